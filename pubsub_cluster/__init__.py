@@ -1,0 +1,1 @@
+"""pubsub-cluster: content-based publish/subscribe matching on one host."""

@@ -1,0 +1,1 @@
+"""See the module docstrings; docs/ARCHITECTURE.md has the map."""

@@ -1,0 +1,1 @@
+"""Numba kernels and, beside each, its plain reference."""
