@@ -1,0 +1,361 @@
+"""Declared domains of attributes: what a value or a constant must be, and its canonical form.
+
+Declaring attributes is optional; an undeclared attribute takes values of any kind. A declaration buys
+three things: mistakes are refused when a subscription is made, text becomes comparable (timestamps,
+declared orders, trees of paths), and `unique` lets engines combine predicates of one attribute.
+
+Canonical values are what predicates compare (`pubsub_cluster.language.predicate`): timestamps are int
+microseconds since the epoch, enumerated values their rank in the declared list, hierarchical values their
+number in a pre-order walk of the tree, so that a node and its descendants are one closed interval.
+Nothing here coerces: a boolean is never a number, and a text that spells a number stays a text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pubsub_cluster.language.errors import CallerError, DomainError
+from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
+from pubsub_cluster.language.predicate import ValueKind
+from pubsub_cluster.language.timestamps import timestamp_us
+
+
+class DomainKind(enum.StrEnum):
+    """Domains of `docs/semantics.md`."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    ENUMERATED = "enumerated"
+    HIERARCHICAL = "hierarchical"
+
+
+_LISTED: Final = frozenset({DomainKind.ENUMERATED, DomainKind.HIERARCHICAL})
+_VALUE_KINDS: Final = {DomainKind.STRING: ValueKind.TEXT, DomainKind.BOOLEAN: ValueKind.BOOLEAN}
+_UNORDERED: Final = frozenset({DomainKind.BOOLEAN, DomainKind.HIERARCHICAL})
+_EXPECTED: Final = {
+    DomainKind.INTEGER: "a whole number of 64 bits",
+    DomainKind.FLOAT: "a number that is not NaN; whole ones have 64 bits",
+    DomainKind.STRING: "a string",
+    DomainKind.BOOLEAN: "true or false",
+    DomainKind.TIMESTAMP: "RFC 3339 text with an offset, or whole microseconds since the epoch",
+    DomainKind.ENUMERATED: "one of the declared values",
+    DomainKind.HIERARCHICAL: "a path of the declared tree",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """The declaration of one attribute.
+
+    Attributes
+    ----------
+    name : str
+    domain : DomainKind
+        Its text (``"integer"``) is taken as well.
+    values : tuple of str
+        Enumerated: the values, in their order. Hierarchical: paths such as ``furniture/dining/table``
+        (ancestors are implied). Empty for all other domains.
+    ordered : bool
+        Enumerated only: the list's order is meant, so ``< <= > >=`` and ``between`` are allowed.
+    unique : bool
+        An event has at most one value; one with several is refused.
+    """
+
+    name: str
+    domain: DomainKind
+    values: tuple[str, ...] = ()
+    ordered: bool = False
+    unique: bool = False
+    _number: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    _last: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "domain", _domain_kind(self.domain))
+        object.__setattr__(self, "values", tuple(self.values))
+        self._check()
+        number: Mapping[str, int] = {}
+        last: tuple[int, ...] = ()
+        if self.domain is DomainKind.ENUMERATED:
+            number = {value: rank for rank, value in enumerate(self.values)}
+        elif self.domain is DomainKind.HIERARCHICAL:
+            number, last = _number_tree(self.name, self.values)
+        object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_last", last)
+
+    def _check(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise CallerError(
+                "an attribute is declared without a name", seen=self.name, remedy="Give it a name."
+            )
+        listed = self.domain in _LISTED
+        if listed != bool(self.values):
+            rule = "needs a list of values" if listed else "takes no list of values"
+            raise CallerError(f"attribute {self.name!r}: domain {self.domain} {rule}", seen=list(self.values))
+        if not all(isinstance(value, str) for value in self.values):
+            raise CallerError(
+                f"attribute {self.name!r}: declared values must be strings", seen=list(self.values)
+            )
+        if self.domain is DomainKind.ENUMERATED and len(set(self.values)) < len(self.values):
+            repeats = sorted({value for value in self.values if self.values.count(value) > 1})
+            raise CallerError(f"attribute {self.name!r}: a value is declared twice", seen=repeats)
+        if self.ordered and self.domain is not DomainKind.ENUMERATED:
+            raise CallerError(
+                f"attribute {self.name!r}: `ordered` is for enumerated attributes",
+                seen=str(self.domain),
+                remedy="Numbers, strings and timestamps are ordered anyway.",
+            )
+
+    @property
+    def value_kind(self) -> ValueKind:
+        """Kind of this attribute's canonical values."""
+        return _VALUE_KINDS.get(self.domain, ValueKind.NUMBER)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether ``< <= > >=`` and ``between`` mean something here."""
+        return self.ordered if self.domain is DomainKind.ENUMERATED else self.domain not in _UNORDERED
+
+    def canonical_value(self, value: Any) -> bool | int | float | str:
+        """Return an event's value in canonical form.
+
+        Raises
+        ------
+        DomainError
+            The value is outside the domain; the error names attribute, domain and value.
+        """
+        found = _converted(self, value)
+        # A fraction fits a declared integer only when nothing is lost.
+        if type(found) is float and self.domain is DomainKind.INTEGER:
+            if not found.is_integer() or not INT64_MIN <= (whole := int(found)) <= INT64_MAX:
+                raise self._outside(value)
+            return whole
+        return found
+
+    def canonical_constant(self, value: Any) -> bool | int | float | str:
+        """Return a subscription's constant in canonical form.
+
+        As `canonical_value`, except that a declared integer may be compared with any number: ``n < 2.5`` and
+        ``n < inf`` say something about integers, and ``n = 2.5`` is a predicate that never holds.
+
+        Raises
+        ------
+        DomainError
+            The constant is of another kind than the domain, or not one of the declared values.
+        """
+        return _converted(self, value)
+
+    def subtree(self, path: str) -> tuple[int, int]:
+        """Return the closed interval of the numbers of a node and its descendants (hierarchical only).
+
+        Raises
+        ------
+        DomainError
+            The domain is not hierarchical, or the path is not in the tree.
+        """
+        if self.domain is not DomainKind.HIERARCHICAL:
+            raise DomainError(
+                f"attribute {self.name!r} has domain {self.domain}, which is no tree of paths",
+                seen=path,
+                attribute=self.name,
+                domain=str(self.domain),
+            )
+        first = self._number.get(path) if isinstance(path, str) else None
+        if first is None:
+            raise self._outside(path)
+        return first, self._last[first]
+
+    def _outside(self, value: Any) -> DomainError:
+        remedy = None
+        if self.domain in _LISTED and isinstance(value, str):
+            near = difflib.get_close_matches(value, self._number, n=1)
+            remedy = f"Did you mean {near[0]!r}?" if near else None
+        return DomainError(
+            f"attribute {self.name!r} has domain {self.domain} and takes {_EXPECTED[self.domain]}",
+            seen=value,
+            remedy=remedy,
+            attribute=self.name,
+            domain=str(self.domain),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The declared attributes.
+
+    Attributes
+    ----------
+    attributes : tuple of Attribute
+    closed : bool
+        Refuse attributes that are not declared, in subscriptions and in events.
+    """
+
+    attributes: tuple[Attribute, ...] = ()
+    closed: bool = False
+    _by_name: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        by_name: dict[str, Attribute] = {}
+        for attribute in self.attributes:
+            if attribute.name in by_name:
+                raise CallerError("an attribute is declared twice", seen=attribute.name)
+            by_name[attribute.name] = attribute
+        object.__setattr__(self, "_by_name", by_name)
+
+    def get(self, name: str) -> Attribute | None:
+        """Return the declaration of `name`, or None."""
+        return self._by_name.get(name)
+
+    def resolve(self, name: str) -> Attribute | None:
+        """Return the declaration of `name`, or None where undeclared attributes are welcome.
+
+        Raises
+        ------
+        DomainError
+            The schema is closed and does not declare `name`.
+        """
+        found = self._by_name.get(name)
+        if found is None and self.closed:
+            near = self.suggestion(name)
+            raise DomainError(
+                f"attribute {name!r} is not declared and the schema is closed",
+                remedy=f"Did you mean {near!r}?" if near else "Declare it, or open the schema.",
+                attribute=name,
+            )
+        return found
+
+    def suggestion(self, name: str) -> str | None:
+        """Return the declared name that looks most like `name`, if one does."""
+        near = difflib.get_close_matches(name, self._by_name, n=1)
+        return near[0] if near else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the declared attributes, in the order of declaration."""
+        return tuple(self._by_name)
+
+    @classmethod
+    def from_json(cls, obj: Any) -> Schema:
+        """Read ``{"attributes": [{"name", "domain", "values"?, "ordered"?, "unique"?}], "closed"?}``.
+
+        Raises
+        ------
+        CallerError
+            The object has another shape, or declares something impossible.
+        """
+        _check_keys(obj, {"attributes", "closed"}, "a schema")
+        declared = obj.get("attributes", [])
+        if not isinstance(declared, list):
+            raise CallerError("a schema's attributes must be a list", seen=declared)
+        attributes = []
+        for item in declared:
+            _check_keys(item, {"name", "domain", "values", "ordered", "unique"}, "an attribute's declaration")
+            values = item.get("values", [])
+            if not isinstance(values, list):
+                raise CallerError("an attribute's values must be a list", seen=values)
+            flags = {name: _flag(item, name) for name in ("ordered", "unique")}
+            attributes.append(Attribute(item.get("name"), item.get("domain"), tuple(values), **flags))
+        return cls(tuple(attributes), _flag(obj, "closed"))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that `from_json` reads, without members that have their default."""
+        declared = []
+        for attribute in self.attributes:
+            item: dict[str, Any] = {"name": attribute.name, "domain": str(attribute.domain)}
+            if attribute.values:
+                item["values"] = list(attribute.values)
+            item.update({flag: True for flag in ("ordered", "unique") if getattr(attribute, flag)})
+            declared.append(item)
+        return {"attributes": declared, "closed": True} if self.closed else {"attributes": declared}
+
+
+EMPTY_SCHEMA: Final = Schema()
+
+
+def _converted(attribute: Attribute, value: Any) -> bool | int | float | str:
+    """Canonical form of `value`; a declared integer may still give a float here."""
+    domain = attribute.domain
+    kind = type(value)
+    if domain is DomainKind.STRING:
+        if kind is str:
+            return value  # type: ignore[no-any-return]
+    elif domain is DomainKind.BOOLEAN:
+        if kind is bool:
+            return value  # type: ignore[no-any-return]
+    elif domain in _LISTED:
+        if kind is str and (number := attribute._number.get(value)) is not None:
+            return number
+    elif kind is int:
+        if INT64_MIN <= value <= INT64_MAX:
+            return value  # type: ignore[no-any-return]
+    elif domain is DomainKind.TIMESTAMP:
+        if kind is str and (instant_us := timestamp_us(value)) is not None:
+            return instant_us
+    elif kind is float and value == value:
+        return value  # type: ignore[no-any-return]
+    raise attribute._outside(value)
+
+
+# -- declarations -------------------------------------------------------------------------------------------
+
+
+def _number_tree(name: str, paths: tuple[str, ...]) -> tuple[Mapping[str, int], tuple[int, ...]]:
+    """Number the nodes of a tree of paths in pre-order, children in the order of their first mention.
+
+    Returns
+    -------
+    number : mapping of path to its number
+    last : tuple of int
+        For each number, the largest number in that node's subtree.
+    """
+    children: dict[str, list[str]] = {"": []}
+    for path in paths:
+        node = ""
+        for step in path.split("/"):
+            if not step:
+                raise CallerError(f"attribute {name!r}: a path has an empty step", seen=path)
+            parent, node = node, f"{node}/{step}" if node else step
+            if node not in children:
+                children[node] = []
+                children[parent].append(node)
+    number: dict[str, int] = {}
+    last: list[int] = [0] * (len(children) - 1)
+    pending = [(node, False) for node in reversed(children[""])]
+    while pending:
+        node, is_done = pending.pop()
+        if is_done:
+            last[number[node]] = len(number) - 1
+            continue
+        number[node] = len(number)
+        pending.append((node, True))
+        pending.extend((child, False) for child in reversed(children[node]))
+    return number, tuple(last)
+
+
+def _domain_kind(domain: Any) -> DomainKind:
+    try:
+        return DomainKind(domain)
+    except ValueError:
+        raise CallerError("unknown domain", seen=domain, limit=[str(kind) for kind in DomainKind]) from None
+
+
+def _flag(item: Mapping[str, Any], name: str) -> bool:
+    value = item.get(name, False)
+    if not isinstance(value, bool):
+        raise CallerError(f"`{name}` must be true or false", seen=value)
+    return value
+
+
+def _check_keys(obj: Any, allowed: set[str], what: str) -> None:
+    if not isinstance(obj, dict):
+        raise CallerError(f"{what} must be an object", seen=obj)
+    unknown = sorted(str(key) for key in obj.keys() - allowed)
+    if unknown:
+        raise CallerError(f"{what} has unknown members", seen=unknown, limit=sorted(allowed))
