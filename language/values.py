@@ -54,7 +54,7 @@ def number_of_key(whole: int, part: float) -> int | float:
 def number_keys_int64(
     numbers: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return `number_key` of every integer: ``(whole int64[k], part float64[k])``; `whole` is the argument."""
+    """Return `number_key` of every integer: whole int64[k] (the argument itself) and part float64[k]."""
     return numbers, np.zeros(numbers.shape[0], dtype=np.float64)
 
 
