@@ -1,0 +1,212 @@
+"""The wire protocol between clients and the coordinator: frames, ops and header fields, without sockets.
+
+A message is a list of frames: the magic ``PSC1``, a JSON header, then raw buffers that the header
+describes. `docs/protocol.md` is the reference for other languages; the tables below are its counterpart
+in code, and a test holds the two together. Both sides build and take apart every message here, so that
+neither can understand the frames differently from the other.
+
+Rules: a header is one JSON object; a field that an op does not know is refused, never ignored; a message
+that is not ours is a `ProtocolError`, whatever its bytes are.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import orjson
+
+from pubsub_cluster.language.errors import ProtocolError, PubSubError
+
+MAGIC = b"PSC1"
+PROTOCOL_VERSION = 1
+# Magic, header, and five buffers (valid, list offsets, values, text offsets, text) for each of 4,096 columns.
+FRAME_COUNT_MAX = 2 + 5 * 4096
+# Room above `Limits.batch_size_bytes_max` that a receiver leaves for a frame that is not a batch buffer.
+FRAME_SLACK_BYTES = 1 << 16
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Op(enum.StrEnum):
+    """What a client can ask for."""
+
+    HELLO = "hello"
+    PING = "ping"
+    SUBSCRIBE = "subscribe"
+    UPDATE = "update"
+    UNSUBSCRIBE = "unsubscribe"
+    PUBLISH = "publish"
+    LISTEN = "listen"
+    UNLISTEN = "unlisten"
+    STATUS = "status"
+    TUNE = "tune"
+    STOP = "stop"
+
+
+class Answer(enum.StrEnum):
+    """How much of a batch's matches its publisher wants back."""
+
+    HANDLES = "handles"
+    COUNTS = "counts"
+    NONE = "none"
+
+
+REPLY = "reply"
+ERROR = "error"
+NOTIFY = "notify"
+TUNE_ACTIONS = ("show", "now")
+
+
+class Fields(NamedTuple):
+    """Names of header fields beside ``op`` and ``request``."""
+
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+
+REQUEST_FIELDS: dict[Op, Fields] = {
+    Op.HELLO: Fields(frozenset({"client", "version"})),
+    Op.PING: Fields(),
+    Op.SUBSCRIBE: Fields(frozenset({"items"})),
+    Op.UPDATE: Fields(frozenset({"items"})),
+    Op.UNSUBSCRIBE: Fields(frozenset({"ids"})),
+    Op.PUBLISH: Fields(frozenset({"batch", "batch_id", "publisher"}), frozenset({"answer", "ids", "at"})),
+    Op.LISTEN: Fields(frozenset({"owner"})),
+    Op.UNLISTEN: Fields(frozenset({"owner"})),
+    Op.STATUS: Fields(),
+    Op.TUNE: Fields(frozenset({"action"})),
+    Op.STOP: Fields(),
+}
+REPLY_FIELDS: dict[Op, frozenset[str]] = {
+    Op.HELLO: frozenset({"cluster_id", "life", "version", "limits", "schema"}),
+    Op.PING: frozenset(),
+    Op.SUBSCRIBE: frozenset({"results", "version"}),
+    Op.UPDATE: frozenset({"results", "version"}),
+    Op.UNSUBSCRIBE: frozenset({"results", "version"}),
+    Op.PUBLISH: frozenset({"event_count", "generation", "version", "match_count", "refused"}),
+    Op.LISTEN: frozenset(),
+    Op.UNLISTEN: frozenset(),
+    Op.STATUS: frozenset(),
+    Op.TUNE: frozenset(),
+    Op.STOP: frozenset(),
+}
+SUBSCRIBE_ITEM_FIELDS = Fields(frozenset({"expr"}), frozenset({"id", "owner", "valid_from", "valid_until"}))
+UPDATE_ITEM_FIELDS = Fields(frozenset({"id", "expr"}), frozenset({"valid_from", "valid_until"}))
+NOTIFY_FIELDS = frozenset({"owner", "publisher", "batch_id", "sequence", "dropped", "events"})
+
+
+class Message(NamedTuple):
+    """A message taken apart.
+
+    Attributes
+    ----------
+    op : str
+        An `Op` in requests; ``reply``, ``error`` or ``notify`` in what a cluster sends.
+    request : str
+        The request's id; empty in a notification, and in an error about a message without a readable one.
+    header : dict
+        The whole header.
+    buffers : list of bytes-like
+        The frames after the header.
+    """
+
+    op: str
+    request: str
+    header: dict[str, Any]
+    buffers: list[Buffer]
+
+
+def request_frames(
+    op: Op, request: str, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()
+) -> list[Buffer]:
+    """Return the frames of a request; `fields` may hold `orjson.Fragment` values."""
+    return [MAGIC, orjson.dumps({"op": op.value, "request": request, **fields}), *buffers]
+
+
+def reply_frames(request: str, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> list[Buffer]:
+    """Return the frames of a good reply."""
+    return [MAGIC, orjson.dumps({"op": REPLY, "request": request, "ok": True, **fields}), *buffers]
+
+
+def error_frames(request: str, error: PubSubError) -> list[Buffer]:
+    """Return the frames of a refusal."""
+    return [MAGIC, orjson.dumps({"op": ERROR, "request": request, "error": error.to_dict()})]
+
+
+def notify_frames(fields: Mapping[str, Any]) -> list[Buffer]:
+    """Return the frames of a notification; its events may be `orjson.Fragment` values."""
+    return [MAGIC, orjson.dumps({"op": NOTIFY, **fields})]
+
+
+def parse_message(frames: Sequence[Buffer]) -> Message:
+    """Take a message apart.
+
+    Raises
+    ------
+    ProtocolError
+        Too few or too many frames, another magic, or a header that is no JSON object with a text ``op``
+        and a text ``request`` (notifications have none). ``fields["request"]`` has the id where one was read.
+    """
+    if not 2 <= len(frames) <= FRAME_COUNT_MAX:
+        raise ProtocolError(
+            "a message of our protocol has a magic frame, a header frame and its buffers",
+            seen=len(frames),
+            limit=f"2 to {FRAME_COUNT_MAX} frames",
+        )
+    if bytes(memoryview(frames[0])[:16]) != MAGIC:
+        raise ProtocolError(
+            "the first frame is not this protocol's magic",
+            seen=repr(bytes(memoryview(frames[0])[:16])),
+            limit=repr(MAGIC),
+            remedy="Is this the client socket of a pubsub-cluster of the same version?",
+        )
+    try:
+        header = orjson.loads(frames[1])
+    except orjson.JSONDecodeError as error:
+        raise ProtocolError("the header frame is not JSON", seen=str(error)) from None
+    if not isinstance(header, dict):
+        raise ProtocolError("the header is not a JSON object", seen=type(header).__name__)
+    request = header.get("request", "")
+    if not isinstance(request, str):
+        raise ProtocolError("the field `request` is not a text", seen=request)
+    op = header.get("op")
+    if not isinstance(op, str):
+        raise ProtocolError("the field `op` is missing or not a text", seen=op, request=request)
+    return Message(op, request, header, list(frames[2:]))
+
+
+def check_request(message: Message) -> Op:
+    """Return the op of a request after checking it and the names of its header fields.
+
+    Raises
+    ------
+    ProtocolError
+        No request id, an unknown op (the remedy lists the known ones), a missing or an unknown field.
+    """
+    if not message.request:
+        raise ProtocolError("the field `request` is missing", remedy="Give each request a text of its own.")
+    try:
+        op = Op(message.op)
+    except ValueError:
+        raise ProtocolError(
+            "no such op", seen=message.op, remedy=f"Known are {', '.join(Op)}.", request=message.request
+        ) from None
+    names = message.header.keys() - {"op", "request"}
+    check_field_names(f"a {op} request", names, REQUEST_FIELDS[op])
+    return op
+
+
+def check_field_names(what: str, names: Sequence[str] | set[str], fields: Fields) -> None:
+    """Raise `ProtocolError` when a required field is missing from `names` or one there is unknown."""
+    missing = sorted(fields.required.difference(names))
+    if missing:
+        raise ProtocolError(f"{what} lacks the field `{missing[0]}`", seen=sorted(names))
+    unknown = sorted(set(names) - fields.required - fields.optional)
+    if unknown:
+        raise ProtocolError(
+            f"{what} has no field `{unknown[0]}`",
+            seen=sorted(names),
+            limit=sorted(fields.required | fields.optional),
+        )

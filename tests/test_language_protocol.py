@@ -1,0 +1,86 @@
+"""Frames of the wire protocol: round trips, and a typed refusal for whatever is not ours."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pubsub_cluster.language import protocol
+from pubsub_cluster.language.errors import LimitError, ProtocolError, error_from_dict
+from pubsub_cluster.language.protocol import MAGIC, Op
+
+
+def test_a_request_comes_back_as_it_was_sent() -> None:
+    frames = protocol.request_frames(Op.LISTEN, "r-1", {"owner": "düsseldorf"}, [b"a", memoryview(b"b")])
+    message = protocol.parse_message(frames)
+    assert (message.op, message.request, message.header["owner"]) == ("listen", "r-1", "düsseldorf")
+    assert [bytes(b) for b in message.buffers] == [b"a", b"b"]
+    assert protocol.check_request(message) is Op.LISTEN
+
+
+def test_an_error_reply_carries_every_field() -> None:
+    error = LimitError("too many events", seen=70_000, limit=65_536, remedy="Split it.", limit_name="events")
+    message = protocol.parse_message(protocol.error_frames("r-2", error))
+    assert (message.op, message.request) == ("error", "r-2")
+    rebuilt = error_from_dict(message.header["error"])
+    assert type(rebuilt) is LimitError
+    assert rebuilt.to_dict() == error.to_dict()
+
+
+def test_a_notification_has_no_request_id() -> None:
+    message = protocol.parse_message(protocol.notify_frames({"owner": "me", "events": []}))
+    assert (message.op, message.request) == ("notify", "")
+
+
+@pytest.mark.parametrize(
+    ("frames", "condition"),
+    [
+        ([], "magic frame"),
+        ([MAGIC], "magic frame"),
+        ([MAGIC] * (protocol.FRAME_COUNT_MAX + 1), "magic frame"),
+        ([b"PSC2", b"{}"], "magic"),
+        ([b"x" * 10_000_000, b"{}"], "magic"),
+        ([MAGIC, b""], "not JSON"),
+        ([MAGIC, b"\xff\xfe"], "not JSON"),
+        ([MAGIC, b'{"op": NaN}'], "not JSON"),
+        ([MAGIC, b"[1]"], "not a JSON object"),
+        ([MAGIC, b"{}"], "`op`"),
+        ([MAGIC, b'{"op": 1, "request": "r"}'], "`op`"),
+        ([MAGIC, b'{"op": "ping", "request": 7}'], "`request`"),
+    ],
+)
+def test_what_is_not_ours_is_refused(frames: list[bytes], condition: str) -> None:
+    with pytest.raises(ProtocolError, match=condition) as caught:
+        protocol.parse_message(frames)
+    assert len(str(caught.value)) < 1000, "an error about garbage does not repeat the garbage"
+
+
+@pytest.mark.parametrize(
+    ("header", "condition"),
+    [
+        ({"op": "ping"}, "`request` is missing"),
+        ({"op": "pong", "request": "r"}, "no such op"),
+        ({"op": "reply", "request": "r"}, "no such op"),
+        ({"op": "listen", "request": "r"}, "lacks the field `owner`"),
+        ({"op": "ping", "request": "r", "owner": "me"}, "no field `owner`"),
+    ],
+)
+def test_a_request_with_other_fields_is_refused(header: dict[str, object], condition: str) -> None:
+    message = protocol.parse_message([MAGIC, orjson.dumps(header)])
+    with pytest.raises(ProtocolError, match=condition):
+        protocol.check_request(message)
+
+
+def test_every_op_has_its_fields() -> None:
+    assert set(protocol.REQUEST_FIELDS) == set(protocol.REPLY_FIELDS) == set(Op)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
+def test_garbage_is_a_protocol_error_and_nothing_else(frames: list[bytes], with_magic: bool) -> None:
+    try:
+        protocol.check_request(protocol.parse_message([MAGIC, *frames] if with_magic else frames))
+    except ProtocolError:
+        return
