@@ -1,6 +1,6 @@
 """Instants as RFC 3339 text.
 
-Only the profile of RFC 3339 is read, by one pattern: ISO 8601 allows much more (week dates, no offset, commas)
+Only the profile of RFC 3339 is read, by one pattern: ISO 8601 allows more (week dates, no offset, commas)
 and means different instants to different readers. The years 0000 to 9999 all work, which `datetime` cannot.
 """
 
