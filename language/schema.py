@@ -122,6 +122,11 @@ class Attribute:
         """Whether ``< <= > >=`` and ``between`` mean something here."""
         return self.ordered if self.domain is DomainKind.ENUMERATED else self.domain not in _UNORDERED
 
+    @property
+    def value_count(self) -> int | None:
+        """How many values a listed domain has; None for all other domains."""
+        return len(self._number) if self.domain in _LISTED else None
+
     def canonical_value(self, value: Any) -> bool | int | float | str:
         """Return an event's value in canonical form.
 
@@ -194,10 +199,13 @@ class Schema:
     attributes : tuple of Attribute
     closed : bool
         Refuse attributes that are not declared, in subscriptions and in events.
+    has_unique : bool
+        Whether some attribute is declared unique.
     """
 
     attributes: tuple[Attribute, ...] = ()
     closed: bool = False
+    has_unique: bool = field(init=False, repr=False, compare=False)
     _by_name: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -208,6 +216,7 @@ class Schema:
                 raise CallerError("an attribute is declared twice", seen=attribute.name)
             by_name[attribute.name] = attribute
         object.__setattr__(self, "_by_name", by_name)
+        object.__setattr__(self, "has_unique", any(attribute.unique for attribute in self.attributes))
 
     def get(self, name: str) -> Attribute | None:
         """Return the declaration of `name`, or None."""
