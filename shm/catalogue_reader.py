@@ -1,0 +1,119 @@
+"""Read the catalogue: its columns as they are, or one item at a time.
+
+A reader looks at nothing beyond the `CatalogueCounts` of the message it works on. Pages beyond them may not
+be there, and reading one would take memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pubsub_cluster.language.predicate import NormalForm, Predicate
+from pubsub_cluster.shm.catalogue_codec import decode_predicate
+from pubsub_cluster.shm.catalogue_store import FAMILY, I4, I8, CatalogueColumns, CatalogueCounts, view_columns
+from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
+from pubsub_cluster.shm.family import FamilySegment
+
+
+class CatalogueReader:
+    """A read-only view of a catalogue; made by `attach` or `of`.
+
+    Attributes
+    ----------
+    columns : CatalogueColumns
+        Read-only columns over the full capacity.
+    capacity : CatalogueCounts
+    """
+
+    def __init__(self, family: FamilySegment) -> None:
+        self._family = family
+        self.columns: CatalogueColumns = view_columns(family, writable=False)
+        self.capacity = CatalogueCounts(**family.lengths)
+
+    @classmethod
+    def attach(cls, name: str) -> CatalogueReader:
+        """Attach a shared catalogue by its segment's name; raises `SegmentError`."""
+        return cls(FamilySegment.attach(FAMILY, name))
+
+    @classmethod
+    def of(cls, writer: CatalogueWriter) -> CatalogueReader:
+        """Read the catalogue of a writer in this process."""
+        return cls(writer.store.family)
+
+    def predicate(self, predicate_idx: int) -> Predicate:
+        """Return a predicate."""
+        attribute = int(self.columns.predicate_attribute[predicate_idx])
+        other = int(self.columns.predicate_other[predicate_idx])
+        return decode_predicate(
+            self.columns,
+            predicate_idx,
+            None if attribute < 0 else self.attribute_name(attribute),
+            None if other < 0 else self.attribute_name(other),
+        )
+
+    def normal_form(self, row: int) -> NormalForm:
+        """Return a row's expression; predicates are numbered anew, in order of first use."""
+        columns = self.columns
+        numbers: dict[int, int] = {}
+
+        def renumbered(literal: int) -> int:
+            return 2 * numbers.setdefault(literal >> 1, len(numbers)) + (literal & 1)
+
+        size = int(columns.program_size[row])
+        if size:
+            first = int(columns.program_start[row])
+            codes = columns.program[first : first + size].tolist()
+            program = tuple(code if code < 0 else renumbered(code) for code in codes)
+            return NormalForm(self._predicates(numbers), None, program)
+        clauses = []
+        first_clause = int(columns.clause_start[row])
+        for clause in range(first_clause, first_clause + int(columns.clause_count[row])):
+            first = int(columns.clause_literal_start[clause])
+            end = first + int(columns.clause_literal_count[clause])
+            clauses.append(tuple(sorted(renumbered(code) for code in columns.literal[first:end].tolist())))
+        return NormalForm(self._predicates(numbers), tuple(clauses))
+
+    def attribute_name(self, attribute_idx: int) -> str:
+        """Return an attribute's name."""
+        columns = self.columns
+        return self._text(
+            columns.attribute_name_start[attribute_idx], columns.attribute_name_size[attribute_idx]
+        )
+
+    def owner_name(self, owner_idx: int) -> str:
+        """Return an owner's name."""
+        columns = self.columns
+        return self._text(columns.owner_name_start[owner_idx], columns.owner_name_size[owner_idx])
+
+    def subscription_id(self, row: int) -> str:
+        """Return the text id of a row's subscription."""
+        return self._text(self.columns.id_start[row], self.columns.id_size[row])
+
+    def subscription_ids(self, rows: I4) -> tuple[I8, bytes]:
+        """Return the text ids of many rows at once.
+
+        Parameters
+        ----------
+        rows : int32[m]
+
+        Returns
+        -------
+        offsets : int64[m + 1]
+        text : bytes
+            UTF-8; the id of ``rows[i]`` is ``text[offsets[i]:offsets[i + 1]]``.
+        """
+        sizes = self.columns.id_size[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        heap_byte = np.repeat(self.columns.id_start[rows] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return offsets, self.columns.heap[heap_byte].tobytes()
+
+    def close(self) -> None:
+        """Let go of the segment; columns stay valid."""
+        self._family.close()
+
+    def _predicates(self, numbers: dict[int, int]) -> tuple[Predicate, ...]:
+        return tuple(self.predicate(number) for number in numbers)
+
+    def _text(self, start: np.int64, size: np.int32) -> str:
+        return self.columns.heap[int(start) : int(start) + int(size)].tobytes().decode()

@@ -1,0 +1,220 @@
+"""Room of the catalogue: its columns, how many of each there may be, and pages reserved step by step.
+
+The segment is sparse: its virtual size follows from `Limits.subscriptions_max` and the ratios below, its real
+size from what has been appended. Pools (all but the rows) are sized generously, since virtual size is free;
+`tight` tells before they end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.shm.columns import FAMILIES
+from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.segment import Owner
+
+FAMILY = "catalogue"
+RESERVE_STEP_FIRST = 1 << 13  # items; 64 KiB of an int64 column
+RESERVE_STEP_MAX = 1 << 17  # items; 1 MiB of an int64 column
+TIGHT_SHARE = 16  # a pool is tight when less than 1/16 of it is free
+ROWS_AHEAD = 4096  # rows for which pages are reserved before they are needed
+PREDICATES_MAX = 1 << 30  # a literal, 2 * predicate + negated, is an int32
+
+I1: TypeAlias = npt.NDArray[np.int8]
+I4: TypeAlias = npt.NDArray[np.int32]
+I8: TypeAlias = npt.NDArray[np.int64]
+U1: TypeAlias = npt.NDArray[np.uint8]
+U8: TypeAlias = npt.NDArray[np.uint64]
+F8: TypeAlias = npt.NDArray[np.float64]
+
+
+class CatalogueCounts(NamedTuple):
+    """How many items of each pool there are: what a reader may look at. Travels in messages.
+
+    The names are the length symbols of the family ``catalogue``, in its order.
+    """
+
+    rows: int
+    clauses: int
+    literals: int
+    program: int
+    predicates: int
+    constants: int
+    heap: int
+    attributes: int
+    owners: int
+
+
+NO_COUNTS = CatalogueCounts(0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+CAPACITY_PER_ROW = CatalogueCounts(
+    rows=1, clauses=4, literals=16, program=16, predicates=4, constants=8, heap=128, attributes=1, owners=1
+)
+CAPACITY_LEAST = CatalogueCounts(
+    rows=1,
+    clauses=1 << 14,
+    literals=1 << 22,
+    program=1 << 20,
+    predicates=1 << 20,
+    constants=1 << 20,
+    heap=1 << 26,
+    attributes=1 << 16,
+    owners=1 << 10,
+)
+
+
+class CatalogueColumns(NamedTuple):
+    """Columns over the full capacity; units and meanings are in `shm.columns`, family ``catalogue``."""
+
+    handle: U8
+    owner: I4
+    added_version: I8
+    valid_from: I8
+    valid_until: I8
+    id_start: I8
+    id_size: I4
+    clause_start: I8
+    clause_count: I4
+    program_start: I8
+    program_size: I4
+    removed_version: I8
+    clause_row: I4
+    clause_literal_start: I8
+    clause_literal_count: I4
+    literal: I4
+    program: I4
+    predicate_kind: I1
+    predicate_attribute: I4
+    predicate_other: I4
+    predicate_value_kind: I1
+    predicate_flags: U1
+    predicate_operator: I1
+    predicate_lo_whole: I8
+    predicate_lo_part: F8
+    predicate_hi_whole: I8
+    predicate_hi_part: F8
+    predicate_constant_start: I8
+    predicate_constant_count: I4
+    constant_kind: I1
+    constant_whole: I8
+    constant_part: F8
+    constant_size: I4
+    heap: U1
+    attribute_name_start: I8
+    attribute_name_size: I4
+    owner_name_start: I8
+    owner_name_size: I4
+
+
+_SYMBOLS: dict[str, str] = {column.name: column.length_symbol for column in FAMILIES[FAMILY]}
+assert CatalogueColumns._fields == tuple(_SYMBOLS), "CatalogueColumns and the table of columns differ"
+
+
+def capacity_for(rows_max: int) -> CatalogueCounts:
+    """Return the room of every pool for `rows_max` rows."""
+    room = (
+        max(rows_max * per_row, least)
+        for per_row, least in zip(CAPACITY_PER_ROW, CAPACITY_LEAST, strict=True)
+    )
+    capacity = CatalogueCounts(*room)
+    if rows_max > np.iinfo(np.int32).max:
+        raise LimitError(
+            "rows of the catalogue are numbered by int32", seen=rows_max, limit_name="subscriptions_max"
+        )
+    return capacity._replace(predicates=min(capacity.predicates, PREDICATES_MAX))
+
+
+def view_columns(family: FamilySegment, *, writable: bool) -> CatalogueColumns:
+    """Return all columns of a catalogue segment; read-only ones unless `writable`."""
+    arrays: list[Any] = []
+    for name in CatalogueColumns._fields:
+        array = family.column(name)[:]
+        array.flags.writeable = writable
+        arrays.append(array)
+    return CatalogueColumns(*arrays)
+
+
+class CatalogueStore:
+    """The writer's side of the room: capacity, and pages reserved so far.
+
+    Parameters
+    ----------
+    family : FamilySegment
+        Shared (sparse) or private segment of the family ``catalogue``, writable and empty.
+    """
+
+    def __init__(self, family: FamilySegment) -> None:
+        self.family = family
+        self.columns = view_columns(family, writable=True)
+        self.capacity = CatalogueCounts(**family.lengths)
+        self._reserved = dict.fromkeys(CatalogueCounts._fields, 0)
+
+    @classmethod
+    def create(cls, rows_max: int, owner: Owner, generation: int) -> CatalogueStore:
+        """Make a shared one."""
+        lengths = capacity_for(rows_max)._asdict()
+        return cls(FamilySegment.create(FAMILY, lengths, generation, owner, reserve=False))
+
+    @classmethod
+    def private(cls, rows_max: int) -> CatalogueStore:
+        """Make one in private memory."""
+        return cls(FamilySegment.private(FAMILY, capacity_for(rows_max)._asdict()))
+
+    def make_room(self, counts: CatalogueCounts) -> None:
+        """Make sure that items up to `counts` can be written.
+
+        Raises
+        ------
+        LimitError
+            A pool is too small.
+        SegmentError
+            No memory; says need and free.
+        """
+        for symbol, needed, capacity in zip(counts._fields, counts, self.capacity, strict=True):
+            if needed > capacity:
+                raise _full(symbol, needed, capacity)
+        for symbol, needed in zip(counts._fields, counts, strict=True):
+            if needed > self._reserved[symbol]:
+                self._reserve(symbol, needed)
+
+    def make_room_ahead(self, counts: CatalogueCounts, row_count: int) -> None:
+        """Like `make_room` for `row_count` more rows that need as much as the rows so far, on average."""
+        rows = max(counts.rows, 1)
+        ahead = (
+            min(count + -(-count * row_count // rows), room)
+            for count, room in zip(counts, self.capacity, strict=True)
+        )
+        self.make_room(CatalogueCounts(*ahead)._replace(rows=counts.rows + row_count))
+
+    def tight(self, counts: CatalogueCounts) -> LimitError | None:
+        """Return an error when some pool (not the rows) is nearly full, so that new work is refused early."""
+        for symbol, used, capacity in zip(counts._fields, counts, self.capacity, strict=True):
+            if symbol != "rows" and used > capacity - capacity // TIGHT_SHARE:
+                return _full(symbol, used, capacity)
+        return None
+
+    def _reserve(self, symbol: str, needed: int) -> None:
+        reserved = self._reserved[symbol]
+        stepped = min(
+            reserved + max(min(reserved, RESERVE_STEP_MAX), RESERVE_STEP_FIRST),
+            CatalogueCounts(*self.capacity)._asdict()[symbol],
+        )
+        end = max(needed, stepped)
+        for column_name, column_symbol in _SYMBOLS.items():
+            if column_symbol == symbol:
+                self.family.reserve_column(column_name, reserved, end)
+        self._reserved[symbol] = end
+
+
+def _full(symbol: str, needed: int, capacity: int) -> LimitError:
+    return LimitError(
+        f"the catalogue is full: {symbol}",
+        seen=needed,
+        limit=capacity,
+        remedy="Unsubscribe what is not needed, or restart the cluster with a larger subscriptions_max",
+        limit_name="subscriptions_max",
+    )

@@ -1,0 +1,319 @@
+"""Append subscriptions to the catalogue.
+
+There is one writer, the coordinator. Everything is appended behind what any reader has been told of, column
+by column; only then do the counts grow, here in the writer's memory, and a message may carry them. A crash at
+any instant leaves nothing that a reader looks at: counts are never in the segment. The one word that changes
+in place is a row's ``removed_version``.
+
+Equal predicates, attributes and owners are stored once. An append that fails changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
+from pubsub_cluster.language.predicate import NormalForm, Predicate
+from pubsub_cluster.shm.catalogue_codec import CONSTANT_COLUMNS, PREDICATE_COLUMNS, Heap, PredicateDraft
+from pubsub_cluster.shm.catalogue_store import (
+    NO_COUNTS,
+    ROWS_AHEAD,
+    CatalogueColumns,
+    CatalogueCounts,
+    CatalogueStore,
+)
+from pubsub_cluster.shm.segment import Owner
+
+_Slices: TypeAlias = list[tuple[npt.NDArray[Any], int, npt.NDArray[Any]]]
+
+
+class NewRow(NamedTuple):
+    """A subscription to append.
+
+    Attributes
+    ----------
+    handle : int
+    subscription_id : str
+    owner : str or None
+        None: nobody is told (row owner -1).
+    version : int
+        First version that sees the row.
+    form : NormalForm
+    valid_from, valid_until : int or None
+        Microseconds since the epoch, first moment inside and first moment outside; None is unbounded.
+    """
+
+    handle: int
+    subscription_id: str
+    owner: str | None
+    version: int
+    form: NormalForm
+    valid_from: int | None = None
+    valid_until: int | None = None
+
+
+class CatalogueWriter:
+    """The one writer of a catalogue; made by `create` or `in_memory`.
+
+    Attributes
+    ----------
+    columns : CatalogueColumns
+        Writable columns over the full capacity.
+    """
+
+    def __init__(self, store: CatalogueStore) -> None:
+        self._store = store
+        self.columns: CatalogueColumns = store.columns
+        self._counts = NO_COUNTS
+        self._rows_with_room = 0
+        self._tight: LimitError | None = None
+        self._literals: dict[Predicate, int] = {}  # positive literal, 2 * predicate
+        self._attributes: dict[str, int] = {}
+        self._owners: dict[str, int] = {}
+
+    @classmethod
+    def create(cls, owner: Owner, limits: Limits = DEFAULT_LIMITS, generation: int = 1) -> CatalogueWriter:
+        """Make an empty catalogue in a sparse shared segment for ``limits.subscriptions_max`` rows."""
+        return cls(CatalogueStore.create(limits.subscriptions_max, owner, generation))
+
+    @classmethod
+    def in_memory(cls, capacity: int = 1 << 20) -> CatalogueWriter:
+        """Make an empty catalogue of `capacity` rows in private memory; untouched room costs nothing."""
+        return cls(CatalogueStore.private(capacity))
+
+    @property
+    def store(self) -> CatalogueStore:
+        """The room; `CatalogueReader.of` reads it."""
+        return self._store
+
+    @property
+    def name(self) -> str:
+        """Name of the segment, for `CatalogueReader.attach`."""
+        return self._store.family.name
+
+    @property
+    def capacity(self) -> CatalogueCounts:
+        """The most items of each pool."""
+        return self._store.capacity
+
+    def counts(self) -> CatalogueCounts:
+        """Return what has been appended so far."""
+        return self._counts
+
+    def check_room(self, row_count: int = 1) -> None:
+        """Raise unless `row_count` more rows of the usual kind can be appended; reserves memory for them.
+
+        Raises
+        ------
+        LimitError
+            Not that many rows left, or less than 1/16 of some other pool.
+        SegmentError
+            No shared memory left.
+        """
+        if self._tight is not None:
+            raise self._tight
+        rows = self._counts.rows + row_count
+        if rows > self._rows_with_room:
+            self._store.make_room_ahead(self._counts, row_count)
+            ahead = min(max(row_count, ROWS_AHEAD), self.capacity.rows - self._counts.rows)
+            self._store.make_room_ahead(self._counts, ahead)
+            self._rows_with_room = self._counts.rows + ahead
+
+    def append(
+        self,
+        handle: int,
+        subscription_id: str,
+        owner: str | None,
+        version: int,
+        form: NormalForm,
+        valid_from: int | None = None,
+        valid_until: int | None = None,
+    ) -> int:
+        """Append one subscription and return its row; see `append_many`."""
+        return self.append_many(
+            [NewRow(handle, subscription_id, owner, version, form, valid_from, valid_until)]
+        )
+
+    def append_many(self, new_rows: Iterable[NewRow]) -> int:
+        """Append subscriptions; return the row of the first one (they follow each other).
+
+        Raises
+        ------
+        LimitError
+            The catalogue is full; nothing has changed.
+        SegmentError
+            No memory; nothing has changed.
+        """
+        draft = _Draft(self._counts, self._literals, self._attributes, self._owners)
+        try:
+            slices, counts = draft.collect(list(new_rows), self.columns)
+            self._store.make_room(counts)
+        except BaseException:
+            draft.forget()
+            raise
+        for column, start, values in slices:
+            column[start : start + len(values)] = values
+        first_row = self._counts.rows
+        self._counts = counts
+        self._tight = self._store.tight(counts)
+        return first_row
+
+    def remove(self, row: int, version: int) -> None:
+        """Say that `version` is the first one that does not see `row`; a row is removed once."""
+        if not 0 <= row < self._counts.rows or version <= 0 or self.columns.removed_version[row]:
+            raise ValueError(f"row {row} of {self._counts.rows} cannot be removed at version {version}")
+        self.columns.removed_version[row] = version
+
+    def close(self) -> None:
+        """Let go of the segment."""
+        self._store.family.close()
+
+    def unlink(self) -> None:
+        """Remove the segment's name."""
+        self._store.family.unlink()
+
+
+class _Draft:
+    """One append on its way: what is new is collected here, and can be forgotten."""
+
+    def __init__(
+        self,
+        counts: CatalogueCounts,
+        literals: dict[Predicate, int],
+        attributes: dict[str, int],
+        owners: dict[str, int],
+    ) -> None:
+        self._counts = counts
+        self._literals = literals
+        self._attributes = attributes
+        self._owners = owners
+        self._heap = Heap(counts.heap)
+        self._predicates = PredicateDraft(counts.constants, self._heap)
+        self._new_predicates: list[Predicate] = []
+        self._new_attributes: list[tuple[str, int, int]] = []  # name, heap start, size
+        self._new_owners: list[tuple[str, int, int]] = []
+
+    def forget(self) -> None:
+        """Take back all that has been interned."""
+        for predicate in self._new_predicates:
+            del self._literals[predicate]
+        for name, _, _ in self._new_attributes:
+            del self._attributes[name]
+        for name, _, _ in self._new_owners:
+            del self._owners[name]
+
+    def collect(self, rows: list[NewRow], columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
+        """Return the slices to write, as (column, first item, values), and the counts afterwards."""
+        counts = self._counts
+        if not rows:
+            return [], counts
+        handles, ids, owners, versions, forms, valid_from, valid_until = zip(*rows, strict=True)
+        owner_idx = [
+            -1 if name is None else self._intern_name(name, self._owners, self._new_owners) for name in owners
+        ]
+        clause_counts, literal_counts, literals, program_sizes, program = self._number_forms(forms)
+        id_bytes = [text.encode() for text in ids]
+        id_sizes = [len(text) for text in id_bytes]
+        slices: _Slices = []
+
+        def put(name: str, start: int, values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
+            column: npt.NDArray[Any] = getattr(columns, name)
+            array = np.asarray(values, column.dtype)
+            slices.append((column, start, array))
+            return array
+
+        def put_sized(start_name: str, size_name: str, start: int, pool_start: int, sizes: list[int]) -> None:
+            size = put(size_name, start, sizes).astype(np.int64)
+            put(start_name, start, pool_start + np.cumsum(size) - size)
+
+        first = counts.rows
+        put("handle", first, handles)
+        put("owner", first, owner_idx)
+        put("added_version", first, versions)
+        put("valid_from", first, [INT64_MIN if us is None else us for us in valid_from])
+        put("valid_until", first, [INT64_MAX if us is None else us for us in valid_until])
+        put_sized("id_start", "id_size", first, self._heap.end, id_sizes)
+        put_sized("clause_start", "clause_count", first, counts.clauses, clause_counts)
+        put_sized("program_start", "program_size", first, counts.program, program_sizes)
+        put("clause_row", counts.clauses, np.repeat(np.arange(first, first + len(rows)), clause_counts))
+        put_sized(
+            "clause_literal_start", "clause_literal_count", counts.clauses, counts.literals, literal_counts
+        )
+        put("literal", counts.literals, literals)
+        put("program", counts.program, program)
+        for names, start, items in (
+            (PREDICATE_COLUMNS, counts.predicates, self._predicates.predicates),
+            (CONSTANT_COLUMNS, counts.constants, self._predicates.constants),
+            (("", "attribute_name_start", "attribute_name_size"), counts.attributes, self._new_attributes),
+            (("", "owner_name_start", "owner_name_size"), counts.owners, self._new_owners),
+        ):
+            for name, values in zip(names, zip(*items, strict=True), strict=bool(items)):
+                if name:
+                    put(name, start, values)
+        heap = b"".join(chain(self._heap.pieces, id_bytes))
+        put("heap", counts.heap, np.frombuffer(heap, np.uint8))
+        return slices, CatalogueCounts(
+            first + len(rows),
+            counts.clauses + len(literal_counts),
+            counts.literals + len(literals),
+            counts.program + len(program),
+            counts.predicates + len(self._new_predicates),
+            self._predicates.constant_end,
+            counts.heap + len(heap),
+            counts.attributes + len(self._new_attributes),
+            counts.owners + len(self._new_owners),
+        )
+
+    def _number_forms(
+        self, forms: Sequence[NormalForm]
+    ) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+        """Return clauses per row, literals per clause, literals, codes per row, codes; numbered for good."""
+        clause_counts: list[int] = []
+        literal_counts: list[int] = []
+        literals: list[int] = []
+        program_sizes: list[int] = []
+        program: list[int] = []
+        known = self._literals
+        fresh = 2 * (self._counts.predicates + len(self._new_predicates))
+        for predicates, clauses, codes in forms:
+            positive = []
+            for predicate in predicates:
+                literal = known.setdefault(predicate, fresh)
+                if literal == fresh:
+                    self._add_predicate(predicate)
+                    fresh += 2
+                positive.append(literal)
+            if clauses is None:
+                clause_counts.append(0)
+                program_sizes.append(len(codes))
+                program.extend([code if code < 0 else positive[code >> 1] + (code & 1) for code in codes])
+                continue
+            clause_counts.append(len(clauses))
+            program_sizes.append(0)
+            for clause in clauses:
+                literal_counts.append(len(clause))
+                literals.extend([positive[code >> 1] + (code & 1) for code in clause])
+        return clause_counts, literal_counts, literals, program_sizes, program
+
+    def _add_predicate(self, predicate: Predicate) -> None:
+        self._new_predicates.append(predicate)
+        attribute, other = predicate.attribute, predicate.other
+        self._predicates.add(
+            predicate,
+            -1 if attribute is None else self._intern_name(attribute, self._attributes, self._new_attributes),
+            -1 if other is None else self._intern_name(other, self._attributes, self._new_attributes),
+        )
+
+    def _intern_name(self, name: str, known: dict[str, int], new: list[tuple[str, int, int]]) -> int:
+        found = known.get(name)
+        if found is None:
+            text = name.encode()
+            found = known[name] = len(known)
+            new.append((name, self._heap.add(text), len(text)))
+        return found

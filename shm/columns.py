@@ -1,0 +1,351 @@
+"""ONE table of every column in shared memory; all offset arithmetic is done here.
+
+A *family* is a list of columns that lie one after the other in a segment (or in each of its equal *cells*:
+chunks, slots). A column's length is named by a symbol; `plan` turns the lengths into offsets. A segment of a
+family starts with the stamp (`shm.header`) and its lengths, so that a reader needs nothing but the name, and
+the stamp's layout version is a checksum of the family's table: older segments are refused after a change.
+
+    | stamp 64 bytes | lengths int64[symbols] | column | column | ...
+    | stamp 64 bytes | lengths int64[symbols] | cell 0: columns | cell 1: columns | ...
+
+`docs/shm-layout.md` is generated from this table by ``python -m pubsub_cluster.shm.columns`` (``--check``
+compares). To add a column, add a line; to add a symbol, use it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import zlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from pubsub_cluster.language.errors import SegmentError
+from pubsub_cluster.shm.header import HEADER_SIZE_BYTES
+
+PAGE_SIZE_BYTES = 4096
+CACHE_LINE_BYTES = 64
+_LENGTH = re.compile(r"(?:([0-9]+) \* )?([a-z_]+|[0-9]+)(?: \+ ([0-9]+))?")
+
+
+class Column(NamedTuple):
+    """One column.
+
+    Attributes
+    ----------
+    name : str
+    dtype : str
+        NumPy's name, native byte order (the stamp tells a foreign one).
+    length_symbol : str
+        ``symbol``, ``symbol + 1``, ``8 * symbol`` or a number.
+    unit : str
+        What one item counts or numbers; empty for plain codes.
+    writer, readers : str
+        Processes.
+    ordered_by : str
+        What makes a reader see the writer's stores.
+    doc : str
+    """
+
+    name: str
+    dtype: str
+    length_symbol: str
+    unit: str
+    writer: str
+    readers: str
+    ordered_by: str
+    doc: str
+
+
+class Frame(NamedTuple):
+    """How a family lies in its segment.
+
+    Attributes
+    ----------
+    align_bytes : int
+        Alignment of each column.
+    cell_symbol : str
+        Number of equal cells; empty when the columns are there once.
+    cell_align_bytes : int
+        Alignment of each cell.
+    doc : str
+    """
+
+    align_bytes: int
+    cell_symbol: str
+    cell_align_bytes: int
+    doc: str
+
+
+class Span(NamedTuple):
+    """Where a column lies: byte offset (in the segment, or in its cell), dtype and number of items."""
+
+    offset_bytes: int
+    dtype: np.dtype[np.generic]
+    item_count: int
+
+
+class Plan(NamedTuple):
+    """All offsets of one segment of a family.
+
+    Attributes
+    ----------
+    spans : dict of str to Span
+    size_bytes : int
+        Size of the whole segment, stamp included.
+    cells_offset_bytes, cell_size_bytes : int
+        First cell and distance between cells; 0 without cells.
+    """
+
+    spans: dict[str, Span]
+    size_bytes: int
+    cells_offset_bytes: int = 0
+    cell_size_bytes: int = 0
+
+    def cell_offset_bytes(self, cell_idx: int) -> int:
+        """Return where a cell starts in the segment."""
+        return self.cells_offset_bytes + cell_idx * self.cell_size_bytes
+
+
+def _columns(
+    writer: str, readers: str, ordered_by: str, *lines: tuple[str, str, str, str, str]
+) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, dtype, symbol, unit, writer, readers, ordered_by, doc)
+        for name, dtype, symbol, unit, doc in lines
+    )
+
+
+_MESSAGE = "counts in messages"
+_ANNOUNCED = "announced complete by a message"
+
+_CATALOGUE = (
+    *_columns(
+        "coordinator",
+        "workers, tuner",
+        _MESSAGE,
+        ("handle", "u8", "rows", "handle", "the subscription's handle; an update makes a new row"),
+        ("owner", "i4", "rows", "owner", "-1: none"),
+        ("added_version", "i8", "rows", "version", "first version that sees the row"),
+        ("valid_from", "i8", "rows", "us since epoch", "INT64_MIN: unbounded"),
+        ("valid_until", "i8", "rows", "us since epoch", "first moment outside; INT64_MAX: unbounded"),
+        ("id_start", "i8", "rows", "heap byte", "the subscription's text id"),
+        ("id_size", "i4", "rows", "bytes", ""),
+        ("clause_start", "i8", "rows", "clause", "first clause of the row"),
+        ("clause_count", "i4", "rows", "clauses", "0 and no program: never holds"),
+        ("program_start", "i8", "rows", "program code", ""),
+        ("program_size", "i4", "rows", "codes", "0: the row is stored as clauses"),
+    ),
+    *_columns(
+        "coordinator",
+        "coordinator; a hint elsewhere",
+        "one aligned 8-byte store",
+        ("removed_version", "i8", "rows", "version", "0: live; else first version that does not see the row"),
+    ),
+    *_columns(
+        "coordinator",
+        "workers, tuner",
+        _MESSAGE,
+        ("clause_row", "i4", "clauses", "row", "row of the clause"),
+        ("clause_literal_start", "i8", "clauses", "literal", ""),
+        ("clause_literal_count", "i4", "clauses", "literals", "0: always holds"),
+        ("literal", "i4", "literals", "", "2 * predicate + negated"),
+        ("program", "i4", "program", "", "literal >= 0; -2n: AND of n; -2n - 1: OR of n (postfix)"),
+        ("predicate_kind", "i1", "predicates", "", "language.predicate.PredicateKind"),
+        ("predicate_attribute", "i4", "predicates", "attribute", "-1: any attribute"),
+        ("predicate_other", "i4", "predicates", "attribute", "second attribute of COMPARE, else -1"),
+        ("predicate_value_kind", "i1", "predicates", "", "language.predicate.ValueKind; 0: none"),
+        ("predicate_flags", "u1", "predicates", "", "bits: lo_open 1, hi_open 2, ignore_case 4, lo 8, hi 16"),
+        ("predicate_operator", "i1", "predicates", "", "index in TEXT_OPERATOR_NAMES; 0: none"),
+        ("predicate_lo_whole", "i8", "predicates", "", "number key; boolean 0 or 1; text: its constant"),
+        ("predicate_lo_part", "f8", "predicates", "", "number key"),
+        ("predicate_hi_whole", "i8", "predicates", "", "like predicate_lo_whole"),
+        ("predicate_hi_part", "f8", "predicates", "", "number key"),
+        (
+            "predicate_constant_start",
+            "i8",
+            "predicates",
+            "constant",
+            "members of SET and EXCEPT, patterns of TEXT",
+        ),
+        ("predicate_constant_count", "i4", "predicates", "constants", ""),
+        ("constant_kind", "i1", "constants", "", "language.predicate.ValueKind"),
+        ("constant_whole", "i8", "constants", "", "number key; boolean 0 or 1; text: first heap byte"),
+        ("constant_part", "f8", "constants", "", "number key"),
+        ("constant_size", "i4", "constants", "bytes", "of a text"),
+        ("heap", "u1", "heap", "byte", "UTF-8 of constants, ids and names"),
+        ("attribute_name_start", "i8", "attributes", "heap byte", ""),
+        ("attribute_name_size", "i4", "attributes", "bytes", ""),
+        ("owner_name_start", "i8", "owners", "heap byte", ""),
+        ("owner_name_size", "i4", "owners", "bytes", ""),
+    ),
+)
+
+_LAYOUT = _columns(
+    "tuner",
+    "workers",
+    _ANNOUNCED,
+    ("info", "i8", "16", "", "shm.layout.LAYOUT_INFO: generation, version, catalogue counts, largest sizes"),
+    ("attribute_catalogue", "i4", "attributes", "catalogue attribute", "of each attribute of the layout"),
+    ("number_start", "i4", "attributes + 1", "number constant", "code space: constants of each attribute"),
+    ("number_whole", "i8", "numbers", "", "number keys, ascending within an attribute"),
+    ("number_part", "f8", "numbers", "", ""),
+    ("text_start", "i4", "attributes + 1", "text constant", ""),
+    ("text_offset", "i8", "texts + 1", "text byte", "texts ascending by bytes within an attribute"),
+    ("text_bytes", "u1", "text_bytes", "byte", "UTF-8"),
+    ("text_prefix", "u8", "texts", "", "first 8 bytes of each text, big-endian, zero-padded"),
+    ("label_start", "i8", "attributes + 1", "slot", "first access slot of each attribute's labels"),
+    ("row_catalogue", "i4", "rows", "catalogue row", "rows of the generation, by handle"),
+    ("row_many", "u1", "rows", "", "1: reachable more than once, so told once by a stamp"),
+    ("predicate_test", "i4", "4 * predicates", "", "attribute, lo, hi, set (shm.code_space.LabelTests)"),
+    ("set_start", "i4", "sets + 1", "set label", ""),
+    ("set_label", "i4", "set_labels", "label", "ascending within a set"),
+    ("bit_catalogue", "i4", "bits", "catalogue predicate", "the text or comparison behind each bit"),
+    ("access_start", "i4", "slots + 1", "access entry", "slots: labels, bits, present, always"),
+    ("access_cluster", "i4", "access_entries", "cluster", ""),
+    ("cluster_start", "i8", "clusters + 1", "blob word", ""),
+    ("cluster_partition", "i4", "clusters", "partition", ""),
+    ("cluster_attribute", "i4", "clusters", "attribute", "of the access predicate; -1: none"),
+    ("cluster_blob", "i4", "blob_words", "", "[residuals r, entries n, r columns of n literals, n targets]"),
+    ("partition_cost", "f8", "partitions", "ns per event", "expected"),
+    ("program_start", "i4", "programs + 1", "program code", ""),
+    ("program_code", "i4", "codes", "", "as in the catalogue, over the layout's predicates"),
+    ("program_row", "i4", "programs", "row", ""),
+)
+
+_BATCH_CHUNK = _columns(
+    "coordinator",
+    "workers",
+    "the batch's message",
+    ("header_size", "i8", "1", "bytes", "JSON header of the payload"),
+    ("buffer_count", "i8", "1", "buffers", ""),
+    (
+        "content",
+        "u1",
+        "content_bytes",
+        "byte",
+        "int64[2 * buffers] (start, size), header, buffers; 8-aligned",
+    ),
+)
+
+_RESULT_SLOT = _columns(
+    "one worker",
+    "coordinator",
+    "the page's message",
+    ("first_event", "i8", "1", "event", "first event of the page"),
+    ("event_count", "i8", "1", "events", ""),
+    ("match_count", "i8", "1", "rows", ""),
+    ("page", "i4", "page_words", "", "counts[event_count], then catalogue rows grouped by event"),
+)
+
+_COUNTERS = (
+    *_columns(
+        "coordinator",
+        "anyone",
+        "complete before the name is told",
+        ("counter_name", "u1", "64 * counters", "byte", "64 bytes each: UTF-8, filled with zeros"),
+    ),
+    *_columns(
+        "the slot's process",
+        "anyone",
+        "one aligned 8-byte store each; a hint",
+        ("slot_label", "u1", "64 * slots", "byte", "64 bytes each; empty: the slot is not in use"),
+        ("value", "i8", "8 * values", "", "word 8 * (slot * counters + counter); a cache line each"),
+    ),
+)
+
+FAMILIES: dict[str, tuple[Column, ...]] = {
+    "catalogue": _CATALOGUE,
+    "layout": _LAYOUT,
+    "batch_chunk": _BATCH_CHUNK,
+    "result_slot": _RESULT_SLOT,
+    "counters": _COUNTERS,
+}
+
+FRAMES: dict[str, Frame] = {
+    "catalogue": Frame(
+        PAGE_SIZE_BYTES, "", 0, "All subscriptions, append-only; sparse, pages reserved as it grows."
+    ),
+    "layout": Frame(CACHE_LINE_BYTES, "", 0, "One immutable generation of the index."),
+    "batch_chunk": Frame(8, "chunks", PAGE_SIZE_BYTES, "The batch slab: one payload per chunk; sparse."),
+    "result_slot": Frame(8, "slots", PAGE_SIZE_BYTES, "Pages of matches on their way back."),
+    "counters": Frame(CACHE_LINE_BYTES, "", 0, "Counters of all processes, one padded word each."),
+}
+
+
+def length_symbols(family: str) -> tuple[str, ...]:
+    """Return the names of a family's lengths, in order of first use, the cell count first."""
+    names: dict[str, None] = {}
+    if FRAMES[family].cell_symbol:
+        names[FRAMES[family].cell_symbol] = None
+    for column in FAMILIES[family]:
+        symbol = _parse_length(column.length_symbol)[1]
+        if not symbol.isdigit():
+            names[symbol] = None
+    return tuple(names)
+
+
+def layout_version(family: str) -> int:
+    """Return the checksum of a family's table: what a stamp carries as layout version."""
+    shape = [(column.name, column.dtype, column.length_symbol) for column in FAMILIES[family]]
+    return zlib.crc32(repr((shape, FRAMES[family][:3])).encode())
+
+
+def lengths_span(family: str) -> Span:
+    """Return where the lengths lie, right behind the stamp: int64[symbols] as in `length_symbols`."""
+    return Span(HEADER_SIZE_BYTES, np.dtype(np.int64), len(length_symbols(family)))
+
+
+def plan(family: str, lengths: Mapping[str, int]) -> Plan:
+    """Return the offset of every column, and the size of the segment.
+
+    Parameters
+    ----------
+    family : str
+    lengths : mapping of str to int
+        A value for each of `length_symbols`.
+
+    Raises
+    ------
+    SegmentError
+        A length is missing, unknown or negative.
+    """
+    symbols = length_symbols(family)
+    if set(lengths) != set(symbols) or min(lengths.values(), default=0) < 0:
+        raise SegmentError(f"lengths do not fit family {family}", seen=dict(lengths), limit=list(symbols))
+    frame = FRAMES[family]
+    directory = lengths_span(family)
+    first_bytes = directory.offset_bytes + directory.item_count * directory.dtype.itemsize
+    spans: dict[str, Span] = {}
+    end_bytes = 0 if frame.cell_symbol else first_bytes
+    for column in FAMILIES[family]:
+        factor, symbol, extra = _parse_length(column.length_symbol)
+        count = factor * (int(symbol) if symbol.isdigit() else lengths[symbol]) + extra
+        dtype = np.dtype(column.dtype)
+        offset_bytes = _aligned(end_bytes, frame.align_bytes)
+        spans[column.name] = Span(offset_bytes, dtype, count)
+        end_bytes = offset_bytes + count * dtype.itemsize
+    if not frame.cell_symbol:
+        return Plan(spans, _aligned(end_bytes, CACHE_LINE_BYTES))
+    cells_offset_bytes = _aligned(first_bytes, frame.cell_align_bytes)
+    cell_size_bytes = _aligned(end_bytes, frame.cell_align_bytes)
+    size_bytes = cells_offset_bytes + lengths[frame.cell_symbol] * cell_size_bytes
+    return Plan(spans, size_bytes, cells_offset_bytes, cell_size_bytes)
+
+
+def _aligned(offset_bytes: int, align_bytes: int) -> int:
+    return -(-offset_bytes // align_bytes) * align_bytes
+
+
+def _parse_length(symbol: str) -> tuple[int, str, int]:
+    found = _LENGTH.fullmatch(symbol)
+    assert found is not None, f"length {symbol!r} of a column is not of the known forms"
+    return int(found[1] or 1), found[2], int(found[3] or 0)
+
+
+if __name__ == "__main__":
+    from pubsub_cluster.shm.columns_page import main
+
+    sys.exit(main(sys.argv[1:]))
