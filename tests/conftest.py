@@ -1,0 +1,153 @@
+"""What every test gets: a check that it leaves nothing behind, and a data directory for clusters.
+
+Left behind would be a child process, a process below one, or a shared-memory segment. Other test runs may
+be at work on the same machine, so only what is provably ours counts: processes are recognised by a variable
+in their environment, segments by the process in their name. Set ``PUBSUB_CLUSTER_TESTS_ALONE=1`` where no
+other cluster runs (the CI does) to also count the segments of processes that have died. A cluster that
+several tests share (a fixture of a wider scope) may start processes and make segments in any of them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+RUN_VARIABLE = "PUBSUB_CLUSTER_TEST_RUN"
+ALONE_VARIABLE = "PUBSUB_CLUSTER_TESTS_ALONE"
+LEAVE_S_MAX = 5.0
+Item = TypeVar("Item")
+SEGMENT_DIR = Path("/dev/shm")
+# Started by multiprocessing itself, once per process, and gone with it.
+HARMLESS_COMMANDS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure() -> None:
+    """Mark this run, and with it every process that its tests start."""
+    os.environ[RUN_VARIABLE] = uuid.uuid4().hex
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a process or a segment behind, after a bounded wait."""
+    thorough = request.node.get_closest_marker("cluster") is not None
+    find = _our_processes if thorough else _children
+    before = set(find())
+    segments_before = set(_our_segments())
+    start_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    yield
+    left = _wait_until_gone(
+        lambda: [pid for pid in find() if pid not in before and _parent(pid) not in before]
+    )
+    assert not left, f"processes left behind: {[f'{pid}: {_command(pid)!r}' for pid in left]}"
+    segments = _wait_until_gone(lambda: sorted(set(_our_segments(start_ticks)) - segments_before))
+    assert not segments, f"shared-memory segments left behind: {segments}"
+
+
+@pytest.fixture
+def tmp_data_dir() -> Iterator[Path]:
+    """Return a private directory whose path is short enough for socket files; it is removed afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="psc-", dir="/tmp"))
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the whole run when a process of some test is still there, whoever adopted it."""
+    left = _wait_until_gone(_our_processes)
+    if left and session.exitstatus == 0:
+        print(f"\nprocesses left behind by the run: {[f'{pid}: {_command(pid)!r}' for pid in left]}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _wait_until_gone(find: Callable[[], list[Item]]) -> list[Item]:
+    deadline_s = time.monotonic() + LEAVE_S_MAX
+    while (left := find()) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return left
+
+
+def _children() -> list[int]:
+    """Return our direct children, without reading the whole of /proc."""
+    found: list[int] = []
+    for listing in Path("/proc/self/task").glob("*/children"):
+        try:
+            found.extend(int(pid) for pid in listing.read_text().split())
+        except OSError:
+            continue  # the thread has ended
+    return [pid for pid in found if not _harmless(pid)]
+
+
+def _our_processes() -> list[int]:
+    """Return every process of this run except this one, also those whose parent has died."""
+    mark = f"{RUN_VARIABLE}={os.environ[RUN_VARIABLE]}".encode()
+    found = set(_children())
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.add(int(entry.name))
+        except OSError:
+            continue  # another user's, or gone
+    return sorted(pid for pid in found if not _harmless(pid))
+
+
+def _our_segments(start_ticks: float = math.inf) -> list[str]:
+    """Return segments of this process, of dead ones, and of processes started after `start_ticks`."""
+    found = []
+    for entry in SEGMENT_DIR.glob("pubsub-*"):
+        parts = entry.name.split("-")
+        if len(parts) < 4 or not (parts[2].isdigit() and parts[3].isdigit()):
+            continue
+        pid = int(parts[2])
+        shared = pid != os.getpid() and int(parts[3]) < start_ticks < math.inf
+        ours = pid == os.getpid() or (_is_marked(pid) and not shared)
+        dead = not Path(f"/proc/{pid}").exists()
+        if ours or (dead and os.environ.get(ALONE_VARIABLE) == "1"):
+            found.append(entry.name)
+    return found
+
+
+def _is_marked(pid: int) -> bool:
+    mark = f"{RUN_VARIABLE}={os.environ[RUN_VARIABLE]}".encode()
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return "gone"
+
+
+def _harmless(pid: int) -> bool:
+    command = _command(pid).encode()
+    return any(name in command for name in HARMLESS_COMMANDS)
