@@ -2,7 +2,7 @@
 
 The segment is sparse: its virtual size follows from `Limits.subscriptions_max` and the ratios below, its real
 size from what has been appended. Pools (all but the rows) are sized generously, since virtual size is free;
-`tight` tells before they end.
+`is_tight` tells before they end.
 """
 
 from __future__ import annotations
@@ -190,20 +190,26 @@ class CatalogueStore:
         )
         self.make_room(CatalogueCounts(*ahead)._replace(rows=counts.rows + row_count))
 
-    def tight(self, counts: CatalogueCounts) -> LimitError | None:
-        """Return an error when some pool (not the rows) is nearly full, so that new work is refused early."""
-        for symbol, used, capacity in zip(counts._fields, counts, self.capacity, strict=True):
-            if symbol != "rows" and used > capacity - capacity // TIGHT_SHARE:
-                return _full(symbol, used, capacity)
+    def is_tight(self, counts: CatalogueCounts) -> bool:
+        """Tell whether some pool (not the rows) is nearly full, so that new work is refused in time."""
+        return self._tight_pool(counts) is not None
+
+    def check_tight(self, counts: CatalogueCounts) -> None:
+        """Raise `LimitError` when `is_tight`."""
+        symbol = self._tight_pool(counts)
+        if symbol is not None:
+            raise _full(symbol, getattr(counts, symbol), getattr(self.capacity, symbol))
+
+    def _tight_pool(self, counts: CatalogueCounts) -> str | None:
+        for symbol, used, capacity in zip(counts._fields[1:], counts[1:], self.capacity[1:], strict=True):
+            if used > capacity - capacity // TIGHT_SHARE:
+                return symbol
         return None
 
     def _reserve(self, symbol: str, needed: int) -> None:
         reserved = self._reserved[symbol]
-        stepped = min(
-            reserved + max(min(reserved, RESERVE_STEP_MAX), RESERVE_STEP_FIRST),
-            CatalogueCounts(*self.capacity)._asdict()[symbol],
-        )
-        end = max(needed, stepped)
+        step = max(min(reserved, RESERVE_STEP_MAX), RESERVE_STEP_FIRST)
+        end = max(needed, min(reserved + step, getattr(self.capacity, symbol)))
         for column_name, column_symbol in _SYMBOLS.items():
             if column_symbol == symbol:
                 self.family.reserve_column(column_name, reserved, end)

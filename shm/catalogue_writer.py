@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_codec import CONSTANT_COLUMNS, PREDICATE_COLUMNS, Heap, PredicateDraft
@@ -72,7 +71,7 @@ class CatalogueWriter:
         self.columns: CatalogueColumns = store.columns
         self._counts = NO_COUNTS
         self._rows_with_room = 0
-        self._tight: LimitError | None = None
+        self._is_tight = False
         self._literals: dict[Predicate, int] = {}  # positive literal, 2 * predicate
         self._attributes: dict[str, int] = {}
         self._owners: dict[str, int] = {}
@@ -116,8 +115,8 @@ class CatalogueWriter:
         SegmentError
             No shared memory left.
         """
-        if self._tight is not None:
-            raise self._tight
+        if self._is_tight:
+            self._store.check_tight(self._counts)
         rows = self._counts.rows + row_count
         if rows > self._rows_with_room:
             self._store.make_room_ahead(self._counts, row_count)
@@ -161,7 +160,7 @@ class CatalogueWriter:
             column[start : start + len(values)] = values
         first_row = self._counts.rows
         self._counts = counts
-        self._tight = self._store.tight(counts)
+        self._is_tight = self._store.is_tight(counts)
         return first_row
 
     def remove(self, row: int, version: int) -> None:

@@ -226,7 +226,7 @@ _BATCH_CHUNK = _columns(
         "u1",
         "content_bytes",
         "byte",
-        "int64[2 * buffers] (start, size), header, buffers; 8-aligned",
+        "int64[2 * buffers] (start, size); header; buffers, 8-aligned",
     ),
 )
 
@@ -237,7 +237,8 @@ _RESULT_SLOT = _columns(
     ("first_event", "i8", "1", "event", "first event of the page"),
     ("event_count", "i8", "1", "events", ""),
     ("match_count", "i8", "1", "rows", ""),
-    ("page", "i4", "page_words", "", "counts[event_count], then catalogue rows grouped by event"),
+    ("counts", "i4", "page_events", "rows", "matches of each event of the page"),
+    ("rows", "i4", "page_rows", "catalogue row", "grouped by event"),
 )
 
 _COUNTERS = (
@@ -251,8 +252,14 @@ _COUNTERS = (
         "the slot's process",
         "anyone",
         "one aligned 8-byte store each; a hint",
-        ("slot_label", "u1", "64 * slots", "byte", "64 bytes each; empty: the slot is not in use"),
-        ("value", "i8", "8 * values", "", "word 8 * (slot * counters + counter); a cache line each"),
+        ("slot_pid", "i8", "8 * slots", "process", "word 8 * slot: last writer; 0: never used"),
+        (
+            "value",
+            "i8",
+            "8 * values",
+            "",
+            "word 8 * (slot * counters + counter) of each; the rest is padding",
+        ),
     ),
 )
 

@@ -1,0 +1,206 @@
+"""The batch slab: payloads of accepted batches, one per chunk, read in place by the workers.
+
+The coordinator alone places and releases; it keeps the free list in its own memory, so nothing here is
+locked. A worker reads a chunk between the message that names it and its answer; the coordinator releases the
+chunk only after all answers. No free chunk is an answer (`None`), not a wait.
+
+A chunk has room for the largest batch, but its pages are reserved only as far as batches have reached,
+and the chunk released last is used first: small batches keep the slab small.
+
+    | header size | buffer count | (start, size) of each buffer | header JSON | buffer | buffer | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pubsub_cluster.language.errors import LimitError, SegmentError
+from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.segment import Owner
+
+FAMILY = "batch_chunk"
+CHUNK_EXTRA_BYTES = 1 << 20  # for the header, the directory of buffers and their alignment
+RESERVE_STEP_BYTES = 256 << 10
+_ENTRY_BYTES = 16  # start and size of a buffer
+
+
+class SlabReader:
+    """Read payloads in place.
+
+    Parameters
+    ----------
+    family : FamilySegment
+        Of the family ``batch_chunk``.
+    """
+
+    def __init__(self, family: FamilySegment) -> None:
+        self._family = family
+
+    @classmethod
+    def attach(cls, name: str) -> SlabReader:
+        """Attach a slab by its segment's name; raises `SegmentError`."""
+        return cls(FamilySegment.attach(FAMILY, name))
+
+    @property
+    def name(self) -> str:
+        """Name of the segment, for `attach`."""
+        return self._family.name
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        return self._family.lengths["chunks"]
+
+    def read(self, chunk_idx: int) -> tuple[dict[str, Any], list[memoryview]]:
+        """Return header and buffers of the payload in a chunk.
+
+        The buffers are read-only views, valid until the coordinator releases the chunk (their memory stays
+        mapped longer, with other contents).
+
+        Raises
+        ------
+        SegmentError
+            The chunk does not exist or holds no payload.
+        """
+        if not 0 <= chunk_idx < self.chunk_count:
+            raise SegmentError("no such chunk of the batch slab", seen=chunk_idx, limit=self.chunk_count)
+        header_size = int(self._family.column("header_size", chunk_idx)[0])
+        buffer_count = int(self._family.column("buffer_count", chunk_idx)[0])
+        content = self._family.column("content", chunk_idx)
+        first_bytes = buffer_count * _ENTRY_BYTES
+        if header_size <= 0 or buffer_count < 0 or first_bytes + header_size > len(content):
+            raise SegmentError("a chunk of the batch slab holds no payload", seen=[header_size, buffer_count])
+        content.flags.writeable = False
+        view = content.data
+        header = orjson.loads(view[first_bytes : first_bytes + header_size])
+        directory = content[:first_bytes].view(np.int64).reshape(buffer_count, 2)
+        starts, sizes = directory.T
+        if ((starts < 0) | (sizes < 0) | (sizes > len(content) - starts)).any():
+            raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
+        return header, [view[start : start + size] for start, size in directory.tolist()]
+
+    def close(self) -> None:
+        """Let go of the segment; buffers stay mapped."""
+        self._family.close()
+
+
+class BatchSlab(SlabReader):
+    """The coordinator's side: place and release."""
+
+    def __init__(self, family: FamilySegment, reserved: bool) -> None:
+        super().__init__(family)
+        self._content_bytes = family.lengths["content_bytes"]
+        self._free = list(range(self.chunk_count - 1, -1, -1))
+        self._reserved_bytes = [self._content_bytes if reserved else 0] * self.chunk_count
+
+    @classmethod
+    def create(
+        cls,
+        owner: Owner,
+        chunk_count: int,
+        batch_size_bytes_max: int,
+        generation: int = 1,
+        reserve: bool = False,
+    ) -> BatchSlab:
+        """Create a slab.
+
+        Parameters
+        ----------
+        chunk_count : int
+            Batches that may be in the cluster at once.
+        batch_size_bytes_max : int
+            Most bytes of all buffers of a batch (`Limits.batch_size_bytes_max`).
+        reserve : bool
+            True takes all memory now, so that `place` can never run out of it.
+
+        Raises
+        ------
+        SegmentError
+            No room.
+        """
+        lengths = {"chunks": chunk_count, "content_bytes": batch_size_bytes_max + CHUNK_EXTRA_BYTES}
+        return cls(FamilySegment.create(FAMILY, lengths, generation, owner, reserve), reserve)
+
+    @property
+    def free_count(self) -> int:
+        """Chunks that are free now."""
+        return len(self._free)
+
+    def place(self, header_json: bytes, buffers: Sequence[Any]) -> int | None:
+        """Copy a payload into a free chunk; return the chunk, or None when none is free.
+
+        Parameters
+        ----------
+        header_json : bytes
+            A JSON object, not empty.
+        buffers : sequence of bytes-like
+            C-contiguous.
+
+        Raises
+        ------
+        LimitError
+            The payload is larger than a chunk.
+        SegmentError
+            No shared memory left to reserve; nothing has changed.
+        """
+        views = [_flat(buffer) for buffer in buffers]
+        start = _aligned(len(views) * _ENTRY_BYTES + len(header_json))
+        directory: list[int] = []
+        for view in views:
+            directory += (start, len(view))
+            start += _aligned(len(view))
+        if start > self._content_bytes:
+            raise LimitError(
+                "the batch is larger than a chunk of the batch slab",
+                seen=start,
+                limit=self._content_bytes,
+                remedy="Publish it in smaller batches",
+                limit_name="batch_size_bytes_max",
+            )
+        if not self._free:
+            return None
+        chunk_idx = self._free[-1]
+        self._make_room(chunk_idx, start)
+        content = self._family.column("content", chunk_idx).data
+        first_bytes = len(views) * _ENTRY_BYTES
+        content[:first_bytes] = np.array(directory, np.int64).tobytes()
+        content[first_bytes : first_bytes + len(header_json)] = header_json
+        for view, view_start in zip(views, directory[::2], strict=True):
+            content[view_start : view_start + len(view)] = view
+        self._family.column("header_size", chunk_idx)[0] = len(header_json)
+        self._family.column("buffer_count", chunk_idx)[0] = len(views)
+        return self._free.pop()
+
+    def release(self, chunk_idx: int) -> None:
+        """Give a chunk back; no reader looks at it any more."""
+        if chunk_idx in self._free or not 0 <= chunk_idx < self.chunk_count:
+            raise ValueError(f"chunk {chunk_idx} of {self.chunk_count} is not in use")
+        self._free.append(chunk_idx)
+
+    def unlink(self) -> None:
+        """Remove the segment's name."""
+        self._family.unlink()
+
+    def _make_room(self, chunk_idx: int, size_bytes: int) -> None:
+        reserved_bytes = self._reserved_bytes[chunk_idx]
+        if size_bytes <= reserved_bytes:
+            return
+        end_bytes = min(-(-size_bytes // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES, self._content_bytes)
+        if not reserved_bytes:
+            for name in ("header_size", "buffer_count"):
+                self._family.reserve_column(name, 0, 1, chunk_idx)
+        self._family.reserve_column("content", reserved_bytes, end_bytes, chunk_idx)
+        self._reserved_bytes[chunk_idx] = end_bytes
+
+
+def _flat(buffer: Any) -> memoryview:
+    view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def _aligned(size_bytes: int) -> int:
+    return (size_bytes + 7) & ~7
