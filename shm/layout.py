@@ -1,0 +1,226 @@
+"""A layout: one complete, immutable index of the catalogue, as arrays (`shm.columns`, family "layout").
+
+Slots are the ways into it, in this order: every label of every attribute (``label_start[a] + label``),
+every bit, one "present" slot per attribute, one "always" slot. `access_start` and `access_cluster` lead
+from a slot to its clusters. A cluster is one blob of int32:
+
+    residual count r | entry count n | r columns of n literals | n targets
+
+A literal is ``2 * predicate + negated``; a target >= 0 is a layout row, a target < 0 is ``~program``. The
+arrays are read-only, whether they lie in private memory (as the builder returns them) or in a shared
+segment.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.code_space import F8, I4, I8, U1, U8, CodeSpaces
+from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.segment import Owner
+
+LAYOUT_INFO = ("generation", "version", "cluster_entries_max", "program_size_max", *CatalogueCounts._fields)
+INFO_SIZE = 16
+
+ArrayT = TypeVar("ArrayT", bound=npt.NDArray[Any])
+
+
+class LayoutView(NamedTuple):
+    """The columns of a layout; lengths and meanings as in `shm.columns`, family "layout"."""
+
+    info: I8
+    attribute_catalogue: I4
+    number_start: I4
+    number_whole: I8
+    number_part: F8
+    text_start: I4
+    text_offset: I8
+    text_bytes: U1
+    text_prefix: U8
+    label_start: I8
+    row_catalogue: I4
+    row_many: U1
+    predicate_test: I4
+    set_start: I4
+    set_label: I4
+    bit_catalogue: I4
+    access_start: I4
+    access_cluster: I4
+    cluster_start: I8
+    cluster_partition: I4
+    cluster_attribute: I4
+    cluster_blob: I4
+    partition_cost: F8
+    program_start: I4
+    program_code: I4
+    program_row: I4
+
+    @property
+    def generation(self) -> int:
+        """Number of the layout."""
+        return self._info("generation")
+
+    @property
+    def version(self) -> int:
+        """Catalogue version that the layout was built from: rows removed by then are not in it."""
+        return self._info("version")
+
+    @property
+    def cluster_entries_max(self) -> int:
+        """Entries of the largest cluster."""
+        return self._info("cluster_entries_max")
+
+    @property
+    def program_size_max(self) -> int:
+        """Codes of the longest program."""
+        return self._info("program_size_max")
+
+    @property
+    def counts(self) -> CatalogueCounts:
+        """What of the catalogue the layout covers; later rows are the delta."""
+        return CatalogueCounts(*(self._info(name) for name in CatalogueCounts._fields))
+
+    @property
+    def spaces(self) -> CodeSpaces:
+        """The code spaces that the labels belong to."""
+        return CodeSpaces(*(getattr(self, name) for name in CodeSpaces._fields))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(column.nbytes for column in self)
+
+    def _info(self, name: str) -> int:
+        return int(self.info[LAYOUT_INFO.index(name)])
+
+
+LayoutArrays = LayoutView
+"""What the builder returns: the same columns in private memory."""
+
+
+def frozen(array: ArrayT) -> ArrayT:
+    """Return a read-only view; kernels are compiled for read-only inputs only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def freeze_layout(arrays: LayoutArrays) -> LayoutArrays:
+    """Return the same columns read-only, as a segment gives them."""
+    views: list[Any] = [frozen(column) for column in arrays]
+    return LayoutView(*views)
+
+
+def layout_info(
+    generation: int, version: int, counts: CatalogueCounts, cluster_entries_max: int, program_size_max: int
+) -> I8:
+    """Return the column `info`."""
+    info = np.zeros(INFO_SIZE, np.int64)
+    values = (generation, version, cluster_entries_max, program_size_max, *counts)
+    info[: len(values)] = values
+    return info
+
+
+def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
+    """Return the layout of an empty catalogue."""
+    start4, start8 = np.zeros(1, np.int32), np.zeros(1, np.int64)
+    none1, none4 = np.zeros(0, np.uint8), np.zeros(0, np.int32)
+    none8, none_f = np.zeros(0, np.int64), np.zeros(0, np.float64)
+    columns = LayoutView(
+        info=layout_info(generation, 0, CatalogueCounts(*([0] * len(CatalogueCounts._fields))), 0, 0),
+        attribute_catalogue=none4,
+        number_start=start4,
+        number_whole=none8,
+        number_part=none_f,
+        text_start=start4,
+        text_offset=start8,
+        text_bytes=none1,
+        text_prefix=np.zeros(0, np.uint64),
+        label_start=start8,
+        row_catalogue=none4,
+        row_many=none1,
+        predicate_test=none4,
+        set_start=start4,
+        set_label=none4,
+        bit_catalogue=none4,
+        access_start=np.zeros(2, np.int32),
+        access_cluster=none4,
+        cluster_start=start8,
+        cluster_partition=none4,
+        cluster_attribute=none4,
+        cluster_blob=none4,
+        partition_cost=np.zeros(partition_count, np.float64),
+        program_start=start4,
+        program_code=none4,
+        program_row=none4,
+    )
+    return freeze_layout(columns)
+
+
+def layout_lengths(arrays: LayoutArrays) -> dict[str, int]:
+    """Return the lengths of the family "layout" that hold these arrays."""
+    return {
+        "attributes": len(arrays.attribute_catalogue),
+        "numbers": len(arrays.number_whole),
+        "texts": len(arrays.text_prefix),
+        "text_bytes": len(arrays.text_bytes),
+        "rows": len(arrays.row_catalogue),
+        "predicates": len(arrays.predicate_test) // 4,
+        "sets": len(arrays.set_start) - 1,
+        "set_labels": len(arrays.set_label),
+        "bits": len(arrays.bit_catalogue),
+        "slots": len(arrays.access_start) - 1,
+        "access_entries": len(arrays.access_cluster),
+        "clusters": len(arrays.cluster_partition),
+        "blob_words": len(arrays.cluster_blob),
+        "partitions": len(arrays.partition_cost),
+        "programs": len(arrays.program_row),
+        "codes": len(arrays.program_code),
+    }
+
+
+def write_layout(arrays: LayoutArrays, owner: Owner) -> FamilySegment:
+    """Copy a layout into a new shared segment; complete when this returns.
+
+    Parameters
+    ----------
+    arrays : LayoutArrays
+    owner : Owner
+        Process that answers for the segment.
+
+    Returns
+    -------
+    FamilySegment
+        ``.name`` to announce, ``.unlink()`` when no batch needs the generation any more.
+
+    Raises
+    ------
+    SegmentError
+        Not enough room, or the generation exists.
+    """
+    made = FamilySegment.create("layout", layout_lengths(arrays), arrays.generation, owner)
+    try:
+        for name, column in zip(LayoutView._fields, arrays, strict=True):
+            made.column(name)[:] = column
+    except BaseException:
+        made.unlink()
+        raise
+    return made
+
+
+def attach_layout(name: str) -> LayoutView:
+    """Map the layout in segment `name`; the arrays keep the map alive, also after the segment is unlinked.
+
+    Raises
+    ------
+    SegmentError
+        Missing, foreign, of another version or size.
+    """
+    segment = FamilySegment.attach("layout", name)
+    columns: list[Any] = [segment.column(name) for name in LayoutView._fields]
+    segment.close()
+    return LayoutView(*columns)

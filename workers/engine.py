@@ -1,0 +1,259 @@
+"""The in-process engine: what a worker, a benchmark or a one-shot command runs to match one batch.
+
+A batch is bound to (generation, catalogue counts): rows that the generation holds are matched by the layout's
+kernel on the partitions of this shard, later rows below the counts by the delta. Answers are catalogue rows;
+rows that were removed, or are outside their validity, may be among them, and a row whose parts lie in several
+shards may come from each: whoever merges drops those.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pubsub_cluster.language.errors import ClusterError
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.raw_batch import (
+    AttributeEntries,
+    BooleanEntries,
+    NumberEntries,
+    RawBatch,
+    TextEntries,
+)
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.code_space import I4, I8, U1
+from pubsub_cluster.shm.layout import LayoutView, empty_layout, frozen
+from pubsub_cluster.workers.delta import DeltaIndex, too_many_matches
+from pubsub_cluster.workers.encoder import EncodedBatch, Encoder, kernel_input
+from pubsub_cluster.workers.kernels import delta as delta_kernels
+from pubsub_cluster.workers.kernels import match as match_kernels
+from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.text_bits import TextBits
+
+EMPTY_GENERATION = 0
+ROWS_MIN = 4_096
+
+
+class MatchResult(NamedTuple):
+    """Matches of a batch.
+
+    Attributes
+    ----------
+    event_offsets : int64[n+1]
+    rows : int32[event_offsets[n]]
+        Catalogue rows, event by event, in no particular order.
+    delta_us : int
+        Time that the delta took, microseconds.
+    """
+
+    event_offsets: I8
+    rows: I4
+    delta_us: int = 0
+
+
+class _Base:
+    """A layout made ready for the kernel: its encoder, the tables and the scratch memory."""
+
+    def __init__(self, catalogue: CatalogueReader, layout: LayoutView, partition_mine: U1) -> None:
+        self.layout = layout
+        bits = TextBits([catalogue.predicate(int(i)) for i in layout.bit_catalogue])
+        names = [catalogue.attribute_name(int(i)) for i in layout.attribute_catalogue]
+        self._encoder = Encoder(layout.spaces, names, bits)
+        self._tables = match_kernels.MatchTables(
+            frozen(layout.label_start),
+            frozen(layout.access_start),
+            frozen(layout.access_cluster),
+            frozen(layout.cluster_start),
+            frozen(layout.cluster_partition),
+            frozen(layout.cluster_blob),
+            frozen(layout.predicate_test),
+            frozen(layout.set_start),
+            frozen(layout.set_label),
+            frozen(layout.program_start),
+            frozen(layout.program_code),
+            frozen(layout.program_row),
+            frozen(layout.row_many),
+            kernel_input(partition_mine, np.uint8),
+        )
+        attribute_count = len(layout.attribute_catalogue)
+        self._scratch = match_kernels.Scratch(
+            np.zeros(attribute_count, np.int32),
+            np.zeros(2 * attribute_count, np.int64),
+            np.zeros(len(layout.bit_catalogue), np.uint8),
+            np.zeros(layout.cluster_entries_max, np.int32),
+            np.zeros(len(layout.row_catalogue), np.int64),
+            np.zeros(len(layout.program_row), np.int64),
+            np.zeros(layout.program_size_max, np.uint8),
+        )
+        self._stamp = 1
+        self._out = np.empty(ROWS_MIN, np.int32)
+
+    def encode(self, raw: RawBatch) -> EncodedBatch:
+        """Encode a batch against the layout's code spaces."""
+        return self._encoder.encode(raw)
+
+    def match(self, encoded: EncodedBatch, rows_max: int) -> tuple[I8, I4]:
+        """Return (start int64[n+1], layout row int32[]), read-only; valid until the next call."""
+        start = np.zeros(encoded.event_count + 1, np.int64)
+        events = match_kernels.EventTables(*encoded[1:])
+        event = 0
+        while True:
+            status, event = match_kernels.match_events(
+                self._tables, events, self._scratch, (event, self._stamp), self._out, start
+            )
+            self._stamp += encoded.event_count
+            if status == OK:
+                found = int(start[-1])
+                if found > rows_max:
+                    raise too_many_matches(found, rows_max)
+                return frozen(start), frozen(self._out[:found])
+            if len(self._out) > rows_max:
+                raise too_many_matches(len(self._out), rows_max)
+            self._out = np.concatenate((self._out, np.empty_like(self._out)))
+
+
+class _Generation(NamedTuple):
+    base: _Base
+    delta: DeltaIndex
+    base_rows: int
+
+
+class MatchEngine:
+    """Matches batches against attached layouts and the catalogue's newer rows; one thread at a time.
+
+    Parameters
+    ----------
+    catalogue : CatalogueReader
+    schema : Schema
+        Kept for whoever decodes batches for this engine.
+    limits : Limits
+    """
+
+    def __init__(
+        self, catalogue: CatalogueReader, schema: Schema = EMPTY_SCHEMA, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self.schema = schema
+        self._catalogue = catalogue
+        self._limits = limits
+        self._generations: dict[int, _Generation] = {}
+        self._attach(EMPTY_GENERATION, empty_layout(), 0, None)
+
+    def attach_layout(
+        self,
+        generation: int,
+        layout: LayoutView,
+        base_counts: CatalogueCounts | None = None,
+        partition_mine: U1 | None = None,
+    ) -> None:
+        """Make a layout known; generation 0, the empty one, always is.
+
+        Parameters
+        ----------
+        generation : int
+        layout : LayoutView
+        base_counts : CatalogueCounts, optional
+            What the layout covers; its own statement by default.
+        partition_mine : uint8[P], optional
+            1 for each partition to match; all by default.
+        """
+        self._attach(generation, layout, (base_counts or layout.counts).rows, partition_mine)
+
+    def drop_layout(self, generation: int) -> None:
+        """Forget a layout; an unknown generation is no error."""
+        if generation != EMPTY_GENERATION:
+            self._generations.pop(generation, None)
+
+    def match(
+        self,
+        raw: RawBatch,
+        generation: int,
+        counts: CatalogueCounts,
+        shard_idx: int = 0,
+        shard_count: int = 1,
+    ) -> MatchResult:
+        """Match a batch.
+
+        Parameters
+        ----------
+        raw : RawBatch
+        generation : int
+            An attached layout; 0 is the empty one.
+        counts : CatalogueCounts
+            Bounds of the catalogue as of the batch; rows from ``counts.rows`` on are not looked at.
+        shard_idx, shard_count : int
+            This engine's part of the delta; its part of the layout is `partition_mine` of `attach_layout`.
+
+        Raises
+        ------
+        ClusterError
+            The generation is not attached.
+        LimitError
+            More matches than ``limits.matches_per_batch_max``.
+        """
+        known = self._generations.get(generation)
+        if known is None:
+            raise ClusterError(
+                "no layout of this generation is attached", seen=generation, limit=sorted(self._generations)
+            )
+        base, delta, base_rows = known
+        limit = self._limits.matches_per_batch_max
+        if len(base.layout.row_catalogue):
+            found = base.match(base.encode(raw), limit)
+        else:
+            found = frozen(np.zeros(raw.event_count + 1, np.int64)), frozen(np.zeros(0, np.int32))
+        started_ns = time.perf_counter_ns()
+        none = frozen(np.zeros(0, np.int32))
+        pairs = (none, none)
+        if counts.rows > base_rows:
+            pairs = delta.match(raw, counts.rows, shard_idx, shard_count)
+        delta_us = (time.perf_counter_ns() - started_ns) // 1_000
+        total = len(found[1]) + len(pairs[0])
+        if total > limit:
+            raise too_many_matches(total, limit)
+        return self._merge(found, base.layout.row_catalogue, pairs, raw.event_count, delta_us)
+
+    def warm_up(self) -> None:
+        """Compile or load every kernel that `match` will call, for the array types that it will see."""
+        raw = _warm_up_batch()
+        layout = empty_layout()
+        base = _Base(self._catalogue, layout, np.ones(1, np.uint8))
+        warm_encoder = Encoder(layout.spaces._replace(**_ONE_ATTRIBUTE), ["a"], TextBits([]))
+        warm_encoder.encode(raw)
+        found = base.match(base.encode(raw), 1)
+        DeltaIndex(self._catalogue, 0, self._limits).warm_up(raw)
+        none = frozen(np.zeros(0, np.int32))
+        self._merge(found, layout.row_catalogue, (none, none), raw.event_count, 0)
+
+    def _attach(self, generation: int, layout: LayoutView, base_rows: int, partition_mine: U1 | None) -> None:
+        mine = np.ones(len(layout.partition_cost), np.uint8) if partition_mine is None else partition_mine
+        base = _Base(self._catalogue, layout, mine)
+        delta = DeltaIndex(self._catalogue, base_rows, self._limits)
+        self._generations[generation] = _Generation(base, delta, base_rows)
+
+    @staticmethod
+    def _merge(
+        found: tuple[I8, I4], row_catalogue: I4, pairs: tuple[I4, I4], event_count: int, delta_us: int
+    ) -> MatchResult:
+        offsets = np.zeros(event_count + 1, np.int64)
+        rows = np.empty(len(found[1]) + len(pairs[0]), np.int32)
+        delta_kernels.merge_pairs(found, frozen(row_catalogue), pairs, offsets, rows)
+        return MatchResult(offsets, rows, delta_us)
+
+
+_ONE_ATTRIBUTE: dict[str, Any] = {
+    "number_start": np.zeros(2, np.int32),
+    "text_start": np.zeros(2, np.int32),
+    "label_start": np.array([0, 5], np.int64),
+}
+
+
+def _warm_up_batch() -> RawBatch:
+    """Return one event with an attribute ``a`` that has a value of each kind."""
+    event = np.zeros(1, np.int32)
+    numbers = NumberEntries(event, np.zeros(1, np.int64), np.zeros(1, np.float64))
+    texts = TextEntries(event, np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    entries = AttributeEntries(numbers, texts, BooleanEntries(event, np.zeros(1, np.uint8)))
+    return RawBatch(1, {"a": entries}, {})

@@ -1,0 +1,94 @@
+"""The one decorator of all kernels, and where their machine code is kept.
+
+Rules: every compiled function of the project goes through `kernel`; `fastmath` stays off, because matching
+compares floats exactly; kernels release the interpreter lock, never raise, never allocate and never grow. A
+cached kernel is not rebuilt when a kernel or a constant that it uses from another file changes, so the
+cache lives in a folder named by a hash of every source that kernels read, of the versions, of the CPU and
+of the modes that change the code (`NUMBA_BOUNDSCHECK`).
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+
+import llvmlite.binding  # type: ignore[import-untyped]
+import numba
+import numpy as np
+
+from pubsub_cluster.shm import code_space
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Status(enum.IntEnum):
+    """What a kernel answers; wrappers turn it into a retry or an error."""
+
+    OK = 0
+    OVERFLOW = 1  # an output array is full: grow it and go on from the value returned
+
+
+OK = int(Status.OK)
+OVERFLOW = int(Status.OVERFLOW)
+
+
+def _kernel_hash() -> str:
+    digest = hashlib.sha256()
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(code_space.__file__)]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    cpu = llvmlite.binding.get_host_cpu_name()
+    modes = [
+        os.environ.get(name, "") for name in ("NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+    ]
+    digest.update("|".join([numba.__version__, np.__version__, sys.version, cpu, *modes]).encode())
+    return digest.hexdigest()[:16]
+
+
+def _cache_roots() -> list[Path]:
+    roots = []
+    if named := os.environ.get("PUBSUB_CLUSTER_CACHE"):
+        roots.append(Path(named))
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        roots.append(Path(named) / "pubsub-cluster")
+    home = os.path.expanduser("~")
+    if os.path.isabs(home):
+        roots.append(Path(home) / ".cache" / "pubsub-cluster")
+    roots.append(Path(tempfile.gettempdir()) / f"pubsub-cluster-{os.getuid()}" / "cache")
+    return roots
+
+
+def cache_folder() -> Path:
+    """Return the folder of compiled kernels, made if needed: the first writable root that is ours alone.
+
+    A cache is code, so a folder that belongs to someone else, or that others may write to, is passed over.
+    """
+    name = f"kernels-{_kernel_hash()}"
+    for root in _cache_roots():
+        folder = root / name
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            seen = folder.stat()
+        except OSError:
+            continue
+        private = seen.st_uid == os.getuid() and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if private and os.access(folder, os.W_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="pubsub-cluster-kernels-"))
+
+
+numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
+
+
+def kernel(function: F) -> F:
+    """Compile `function` at its first call, without the interpreter lock and with a cache on disk."""
+    compiled: Any = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    return cast(F, compiled)
