@@ -1,1 +1,8 @@
-"""See the module docstrings; docs/ARCHITECTURE.md has the map."""
+"""The client: what a program needs to talk to a running cluster, without numba and without shared memory."""
+
+from pubsub_cluster.client.changes import KEEP, Subscription
+from pubsub_cluster.client.client import Client
+from pubsub_cluster.client.matches import Matches
+from pubsub_cluster.client.notifications import Listener, Notification
+
+__all__ = ["KEEP", "Client", "Listener", "Matches", "Notification", "Subscription"]

@@ -12,7 +12,7 @@ that is not ours is a `ProtocolError`, whatever its bytes are.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
@@ -198,7 +198,7 @@ def check_request(message: Message) -> Op:
     return op
 
 
-def check_field_names(what: str, names: Sequence[str] | set[str], fields: Fields) -> None:
+def check_field_names(what: str, names: Collection[str], fields: Fields) -> None:
     """Raise `ProtocolError` when a required field is missing from `names` or one there is unknown."""
     missing = sorted(fields.required.difference(names))
     if missing:

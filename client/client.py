@@ -1,0 +1,391 @@
+"""The blocking client: subscribe, publish, listen and look after a cluster, from one thread.
+
+Every call waits at most `timeout_s`, survives a lost connection and a restarted coordinator by itself, and
+raises the errors of `pubsub_cluster.language.errors`. Requests carry ids that stay the same when they are
+sent again, so that a repeat is never carried out twice (`docs/protocol.md`, sending again).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from pubsub_cluster.client.changes import (
+    ITEMS_PER_REQUEST,
+    KEEP,
+    Keep,
+    Subscription,
+    as_unsure,
+    encode_item,
+    parts_of,
+    results_of,
+    subscription_from,
+)
+from pubsub_cluster.client.connection import Request
+from pubsub_cluster.client.matches import Matches, matches_from_reply
+from pubsub_cluster.client.notifications import Listener
+from pubsub_cluster.client.publishing import Batch, Publication, publication_of
+from pubsub_cluster.client.session import Session
+from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
+from pubsub_cluster.language.paths import client_endpoint, default_data_dir
+from pubsub_cluster.language.protocol import (
+    SUBSCRIBE_ITEM_FIELDS,
+    UPDATE_ITEM_FIELDS,
+    Answer,
+    Fields,
+    Message,
+    Op,
+)
+
+REQUESTS_IN_FLIGHT = 4
+
+
+AnswerName: TypeAlias = Literal["handles", "counts", "none"]
+
+
+class Client:
+    """A connection to a running cluster.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        The cluster's data directory; `pubsub_cluster.language.paths.default_data_dir` without it.
+    endpoint : str, optional
+        A ZeroMQ endpoint instead.
+    timeout_s : float
+        How long each call may take, repeats and pauses included.
+    publisher : str, optional
+        Name under which batches are published; unique to this client without it.
+
+    Notes
+    -----
+    Nothing is sent before the first call. Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        endpoint: str | None = None,
+        timeout_s: float = 10.0,
+        publisher: str | None = None,
+    ) -> None:
+        if endpoint is None:
+            endpoint = client_endpoint(default_data_dir() if data_dir is None else data_dir)
+        self._session = Session(endpoint, timeout_s)
+        self.publisher = publisher if publisher is not None else self._session.client_id
+        self._id_count = 0
+
+    def __enter__(self) -> Client:
+        """Return the client itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; listeners end."""
+        self._session.close()
+
+    # -- the catalogue -----------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        expression: Any,
+        *,
+        id: str | None = None,
+        owner: str | None = None,
+        valid_from: int | None = None,
+        valid_until: int | None = None,
+    ) -> Subscription:
+        """Make a subscription; it is durable, and seen by every later batch, when this returns.
+
+        Parameters
+        ----------
+        expression : str, dict, Expression or Python form
+            ``'price > 10'``, ``{"attr": "price", "op": ">", "value": 10}`` or ``attr("price") > 10``.
+        id : str, optional
+            Unique; assigned without it.
+        owner : str, optional
+            Who is notified (`listen`).
+        valid_from, valid_until : int, optional
+            Window [from, until) in microseconds since the epoch.
+
+        Raises
+        ------
+        ExpressionError, DomainError, DuplicateIdError, WindowError, LimitError
+            The subscription is refused; nothing has changed.
+        """
+        optional = {"id": id, "owner": owner, "valid_from": valid_from, "valid_until": valid_until}
+        item = {"expr": expression, **{k: v for k, v in optional.items() if v is not None}}
+        return _raised(self.subscribe_many([item])[0])
+
+    def subscribe_many(
+        self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
+    ) -> list[Subscription | PubSubError]:
+        """Make many subscriptions, pipelined; one that is refused leaves the others as they are.
+
+        Parameters
+        ----------
+        items : iterable of mapping
+            Each ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ...}``; only
+            ``expr`` is required.
+        on_progress : callable, optional
+            Called with the number of items answered so far, about once per 2,000.
+
+        Returns
+        -------
+        list of Subscription or PubSubError
+            In the order of the items.
+        """
+        named = [self._named(item) for item in items]
+        results = self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress)
+        return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
+
+    def update(
+        self,
+        id: str,
+        expression: Any,
+        *,
+        valid_from: int | Keep | None = KEEP,
+        valid_until: int | Keep | None = KEEP,
+    ) -> Subscription:
+        """Replace a subscription's expression, and its window where one is given (None: unbounded), at once.
+
+        Raises
+        ------
+        UnknownIdError
+            No live subscription has this id. Else as for `subscribe`.
+        """
+        window = {"valid_from": valid_from, "valid_until": valid_until}
+        item = {"id": id, "expr": expression, **{k: v for k, v in window.items() if v is not KEEP}}
+        return _raised(self.update_many([item])[0])
+
+    def update_many(
+        self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
+    ) -> list[Subscription | PubSubError]:
+        """Replace many subscriptions; items as in `subscribe_many`, with ``id`` and without ``owner``."""
+        results = self._change(Op.UPDATE, list(items), UPDATE_ITEM_FIELDS, on_progress)
+        return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
+
+    def unsubscribe(self, id: str) -> None:
+        """Remove a subscription; no later batch sees it.
+
+        Raises
+        ------
+        UnknownIdError
+            No live subscription has this id.
+        """
+        error = self.unsubscribe_many([id])[0]
+        if error is not None:
+            raise error
+
+    def unsubscribe_many(self, ids: Iterable[str]) -> list[PubSubError | None]:
+        """Remove many subscriptions; the result has an error or None for each id."""
+        encoded = [orjson.dumps(id) for id in ids]
+        results: list[PubSubError | None] = []
+        for first, stop, request in self._send_parts(Op.UNSUBSCRIBE, "ids", encoded):
+            for result in results_of(self._session.wait(request), stop - first):
+                error = result if isinstance(result, PubSubError) else None
+                unsure = isinstance(error, UnknownIdError) and request.crossed_lives
+                results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
+        return results
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        batch: Batch,
+        *,
+        answer: AnswerName = "handles",
+        ids: bool = False,
+        batch_id: str | None = None,
+        at: int | None = None,
+    ) -> Matches:
+        """Publish a batch of events and return who is to be told.
+
+        Parameters
+        ----------
+        batch : list of dict, dict of columns, or bytes
+            A list of events; a mapping from attribute names to NumPy arrays (or lists) of one length; or
+            JSON: lines of objects, or one array of objects.
+        answer : {"handles", "counts", "none"}
+            How much comes back. Owners are notified in any case.
+        ids : bool
+            Return the subscriptions' ids too (with ``answer="handles"``).
+        batch_id : str, optional
+            Recognises a repeat: within one life of the coordinator, the same id gives the stored answer.
+        at : int, optional
+            Time of acceptance; only for a cluster that runs with an injected clock.
+
+        Raises
+        ------
+        LimitError, BusyError, PoisonBatchError, ReplyTimeoutError
+            The batch as a whole was not matched. A refused event is in `Matches.refused` instead.
+        """
+        publication = self._publication(batch, Answer(answer), ids, batch_id, at)
+        message = self._session.ask(Op.PUBLISH, publication.fields, publication.buffers)
+        return _matches(message, publication)
+
+    def publish_stream(
+        self,
+        batches: Iterable[Batch],
+        *,
+        in_flight: int = 4,
+        answer: AnswerName = "handles",
+        ids: bool = False,
+    ) -> Iterator[Matches]:
+        """Publish batches with up to `in_flight` of them on their way; yield their matches in order.
+
+        A column's array must not change before its batch's matches are out: large buffers are not copied. The
+        first batch that is refused as a whole raises its error and ends the stream.
+        """
+        sent: deque[Publication] = deque()
+
+        def senders() -> Iterator[Callable[[], Request]]:
+            for batch in batches:
+                publication = self._publication(batch, Answer(answer), ids, None, None)
+                sent.append(publication)
+                yield partial(self._session.send, Op.PUBLISH, publication.fields, publication.buffers)
+
+        for request in self._session.ask_in_order(senders(), max(1, in_flight)):
+            yield _matches(self._session.wait(request), sent.popleft())
+
+    def listen(self, owner: str, *, timeout_s: float | None = None) -> Listener:
+        """Listen for the events that an owner's subscriptions match.
+
+        The cluster has registered the listener when this returns: no later batch is missed. Iterate over the
+        result; it ends after `timeout_s` without a notification (None: never). Close it to stop, or use it as
+        a context manager.
+        """
+        return self._session.listen(owner, timeout_s)
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def hello(self) -> dict[str, Any]:
+        """Return the cluster's identity, limits and schema."""
+        return self._session.hello()
+
+    def ping(self) -> None:
+        """Return when the cluster has answered."""
+        self._session.ask(Op.PING, {})
+
+    def status(self) -> dict[str, Any]:
+        """Return the cluster's state: processes, catalogue, generations, counters."""
+        return _facts(self._session.ask(Op.STATUS, {}))
+
+    def tune_show(self) -> dict[str, Any]:
+        """Return what the tuner knows and has built."""
+        return _facts(self._session.ask(Op.TUNE, {"action": "show"}))
+
+    def tune_now(self) -> dict[str, Any]:
+        """Ask the tuner to build a generation now."""
+        return _facts(self._session.ask(Op.TUNE, {"action": "now"}))
+
+    def stop_cluster(self) -> None:
+        """Ask the cluster to finish what it has accepted and stop; returns when it has agreed."""
+        self._session.ask(Op.STOP, {})
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    def _limit(self, name: str) -> int:
+        limits = self._session.hello().get("limits")
+        value = limits.get(name) if isinstance(limits, dict) else None
+        if not isinstance(value, int):
+            raise ProtocolError(f"the cluster's greeting lacks the limit `{name}`", seen=limits)
+        return value
+
+    def _new_id(self, prefix: str) -> str:
+        self._id_count += 1
+        return f"{prefix}-{self._session.client_id}-{self._id_count}"
+
+    def _named(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give an item an id if it has none, so that sending it twice cannot make two subscriptions."""
+        if isinstance(item, Mapping) and item.get("id") is None:
+            return {**item, "id": self._new_id("s")}
+        return item
+
+    def _publication(
+        self, batch: Batch, answer: Answer, ids: bool, batch_id: str | None, at: int | None
+    ) -> Publication:
+        size_bytes_max = self._limit("batch_size_bytes_max")
+        events_max = self._limit("events_per_batch_max")
+        fields = {
+            "batch_id": batch_id if batch_id is not None else self._new_id("b"),
+            "publisher": self.publisher,
+        }
+        extra = fields if at is None else {**fields, "at": at}
+        return publication_of(batch, answer, ids, extra, size_bytes_max, events_max)
+
+    def _change(
+        self,
+        op: Op,
+        items: list[Mapping[str, Any]],
+        fields: Fields,
+        on_progress: Callable[[int], None] | None,
+    ) -> list[dict[str, Any] | PubSubError]:
+        results: list[dict[str, Any] | PubSubError | None] = [None] * len(items)
+        encoded: list[bytes] = []
+        places: list[int] = []
+        size_bytes_max = self._limit("batch_size_bytes_max")
+        for item_idx, item in enumerate(items):
+            try:
+                encoded.append(encode_item(item, fields, size_bytes_max))
+                places.append(item_idx)
+            except PubSubError as error:
+                results[item_idx] = error
+        answered = len(items) - len(places)
+        for first, stop, request in self._send_parts(op, "items", encoded):
+            part = results_of(self._session.wait(request), stop - first)
+            for item_idx, result in zip(places[first:stop], part, strict=True):
+                results[item_idx] = self._settled(result, items[item_idx], request)
+            answered += stop - first
+            if on_progress is not None:
+                on_progress(answered)
+        return [result for result in results if result is not None]
+
+    def _send_parts(self, op: Op, name: str, encoded: list[bytes]) -> Iterator[tuple[int, int, Request]]:
+        size_bytes_max = self._limit("batch_size_bytes_max")
+        count_max = min(ITEMS_PER_REQUEST, self._limit("subscriptions_per_request_max"))
+        parts = list(parts_of(encoded, count_max, size_bytes_max))
+        senders = (
+            partial(self._session.send, op, {name: orjson.Fragment(b"[" + b",".join(encoded[a:b]) + b"]")})
+            for a, b in parts
+        )
+        requests = self._session.ask_in_order(senders, REQUESTS_IN_FLIGHT)
+        for (first, stop), request in zip(parts, requests, strict=True):
+            yield first, stop, request
+
+    def _settled(
+        self, result: dict[str, Any] | PubSubError, item: Mapping[str, Any], request: Request
+    ) -> dict[str, Any] | PubSubError:
+        """Resolve the one ambiguity of sending again: a restart between a change and its acknowledgement."""
+        if not (request.crossed_lives and isinstance(result, DuplicateIdError)):
+            return result
+        if str(item["id"]).startswith(f"s-{self._session.client_id}-"):
+            # Nobody else makes such an id: the first send was carried out. Update tells its handle.
+            echo = {"id": item["id"], "expr": item["expr"]}
+            return self._change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS, None)[0]
+        return as_unsure(result)
+
+
+def _raised(result: Subscription | PubSubError) -> Subscription:
+    if isinstance(result, PubSubError):
+        raise result
+    return result
+
+
+def _matches(message: Message, publication: Publication) -> Matches:
+    return matches_from_reply(message, publication.answer, publication.with_ids, publication.refused)
+
+
+def _facts(message: Message) -> dict[str, Any]:
+    return {name: value for name, value in message.header.items() if name not in ("op", "request", "ok")}

@@ -1,0 +1,119 @@
+"""From a publisher's batch to what ``publish`` sends: fields, buffers, and events that cannot be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from pubsub_cluster.language.errors import CallerError, EventError, LimitError
+from pubsub_cluster.language.protocol import Answer, Buffer
+
+if TYPE_CHECKING:
+    from pubsub_cluster.language.batch import Payload
+
+Batch: TypeAlias = (
+    "Sequence[Mapping[str, Any]] | Mapping[str, Any] | bytes | bytearray | memoryview | str | Payload"
+)
+
+
+class Publication(NamedTuple):
+    """A batch, ready to be sent.
+
+    Attributes
+    ----------
+    fields : dict
+        Header fields.
+    buffers : list of bytes-like
+    answer : Answer
+    with_ids : bool
+    refused : dict of int to EventError
+        Events that could not be encoded; null goes out in their place.
+    """
+
+    fields: dict[str, Any]
+    buffers: list[Buffer]
+    answer: Answer
+    with_ids: bool
+    refused: dict[int, EventError]
+
+
+def publication_of(
+    batch: Batch,
+    answer: Answer,
+    with_ids: bool,
+    fields: Mapping[str, Any],
+    size_bytes_max: int,
+    events_max: int,
+) -> Publication:
+    """Encode a batch.
+
+    Parameters
+    ----------
+    batch : Batch
+        See `Client.publish`.
+    answer, with_ids
+        What is asked for.
+    fields : mapping
+        Further header fields (batch id, publisher).
+    size_bytes_max, events_max : int
+        The cluster's limits: what is above them is refused here, because the socket drops it without a word.
+
+    Raises
+    ------
+    LimitError
+        Too many events or bytes.
+    EventError
+        It is no batch at all.
+    """
+    payload = payload_of(batch)
+    event_count = payload.header["event_count"]
+    if event_count > events_max:
+        raise LimitError(
+            "too many events in one batch",
+            seen=event_count,
+            limit=events_max,
+            remedy="Split the batch.",
+            limit_name="events_per_batch_max",
+        )
+    if payload.size_bytes > size_bytes_max:
+        raise LimitError(
+            "the batch has too many bytes",
+            seen=payload.size_bytes,
+            limit=size_bytes_max,
+            remedy="Split the batch.",
+            limit_name="batch_size_bytes_max",
+        )
+    if with_ids and answer is not Answer.HANDLES:
+        raise CallerError(
+            "ids come with handles only", seen=answer.value, remedy='Publish with answer="handles".'
+        )
+    header = {"batch": payload.header, "answer": answer.value, "ids": with_ids, **fields}
+    return Publication(header, list(payload.buffers), answer, with_ids, dict(payload.refused))
+
+
+def payload_of(batch: Any) -> Payload:
+    """Return a batch in any of its forms as a payload.
+
+    Raises
+    ------
+    EventError
+        It is no batch at all.
+    """
+    # Imported here: a client that only subscribes needs none of it.
+    from pubsub_cluster.language import batch as batches
+
+    if isinstance(batch, batches.Payload):
+        return batch
+    if isinstance(batch, str):
+        return batches.payload_from_json(batch.encode())
+    if isinstance(batch, bytes | bytearray | memoryview):
+        return batches.payload_from_json(bytes(batch))
+    if isinstance(batch, Mapping):
+        return batches.payload_from_columns(batch)
+    if isinstance(batch, Sequence):
+        return batches.payload_from_dicts(batch)
+    raise EventError(
+        "this is no batch of events",
+        seen=type(batch).__name__,
+        remedy="Give a list of dicts, a dict of columns, or bytes of JSON.",
+    )

@@ -1,0 +1,204 @@
+"""A conversation with one cluster: pumps messages between the socket and the state machine.
+
+`Session` knows requests, deadlines and listeners, not what the requests mean; `pubsub_cluster.client.client`
+does. One thread uses it. Every wait ends: with an answer, with the request's deadline, or with the error of
+a cluster that has fallen silent.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pubsub_cluster.client.connection import SILENCE_S, Connection, Instructions, Request
+from pubsub_cluster.client.notifications import Listener, notifications_from_push
+from pubsub_cluster.client.transport import Transport
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.language.protocol import Buffer, Message, Op
+
+# Longest sleep in one wait: a listener greets the cluster this often to notice that it was restarted.
+HEARTBEAT_S = 2.0
+# A cluster that has no socket file is not about to answer, but may be about to start.
+ABSENT_S = 1.0
+MESSAGES_PER_ROUND_MAX = 64
+
+
+class Session:
+    """Requests and listeners of one client.
+
+    Parameters
+    ----------
+    endpoint : str
+    timeout_s : float
+        How long each request may take, all its repeats included.
+    """
+
+    def __init__(self, endpoint: str, timeout_s: float) -> None:
+        self.endpoint = endpoint
+        self.timeout_s = timeout_s
+        self.client_id = os.urandom(8).hex()
+        self.connection = Connection(self.client_id, endpoint, SILENCE_S)
+        self._transport = Transport(endpoint)
+        self._listeners: dict[str, Listener] = {}
+        self.closed = False
+
+    def close(self) -> None:
+        """Close the socket; the cluster forgets listeners whose connection is gone."""
+        if not self.closed:
+            self.closed = True
+            for listener in self._listeners.values():
+                listener.closed = True
+            self._transport.close()
+
+    def hello(self) -> dict[str, Any]:
+        """Return what the cluster says of itself, asking it on first use.
+
+        Raises
+        ------
+        ReplyTimeoutError
+            Nobody answered within the time limit, or there is not even a socket file.
+        """
+        self._check_open()
+        if self.connection.hello is None:
+            start_s = time.monotonic()
+            self.connection.hello_error = None
+            self._do(self.connection.probe(start_s))
+            self._pump(lambda: self._greeted(start_s), start_s + self.timeout_s)
+            if self.connection.hello_error is not None:
+                raise self.connection.hello_error
+        if self.connection.hello is None:
+            raise self.connection.no_reply("no cluster answered at the endpoint")
+        return self.connection.hello
+
+    def send(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Request:
+        """Send a request without waiting for its answer."""
+        self.hello()
+        request, instructions = self.connection.submit(op, fields, buffers, time.monotonic(), self.timeout_s)
+        self._do(instructions)
+        return request
+
+    def wait(self, request: Request) -> Message:
+        """Wait for the answer to a request; raise its error if it is one."""
+        try:
+            self._pump(lambda: request.finished, request.deadline_s + 1.0)
+        finally:
+            self.connection.forget(request)
+        if request.error is not None:
+            raise request.error
+        assert request.reply is not None
+        return request.reply
+
+    def ask(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Message:
+        """Send a request and wait for its answer."""
+        return self.wait(self.send(op, fields, buffers))
+
+    def ask_in_order(self, requests: Iterable[Callable[[], Request]], in_flight: int) -> Iterator[Request]:
+        """Send requests with at most `in_flight` unanswered and yield them, finished, in order."""
+        waiting: deque[Request] = deque()
+        try:
+            for send in requests:
+                waiting.append(send())
+                if len(waiting) >= in_flight:
+                    yield self._finish(waiting.popleft())
+            while waiting:
+                yield self._finish(waiting.popleft())
+        finally:
+            for request in waiting:
+                self.connection.forget(request)
+
+    def listen(self, owner: str, timeout_s: float | None) -> Listener:
+        """Register a listener for an owner; a second one for the same owner takes the first one's place."""
+        self.ask(Op.LISTEN, {"owner": owner})
+        previous = self._listeners.get(owner)
+        if previous is not None:
+            previous.closed = True
+        listener = Listener(owner, timeout_s, self._wait_for_notification, self._stop_listening)
+        self._listeners[owner] = listener
+        self.connection.set_listening(owner, True)
+        return listener
+
+    def _finish(self, request: Request) -> Request:
+        self._pump(lambda: request.finished, request.deadline_s + 1.0)
+        return request
+
+    def _stop_listening(self, listener: Listener) -> None:
+        if self._listeners.get(listener.owner) is listener:
+            del self._listeners[listener.owner]
+            self.connection.set_listening(listener.owner, False)
+            if not self.closed:
+                self.wait(self.send(Op.UNLISTEN, {"owner": listener.owner}))
+
+    def _wait_for_notification(self, listener: Listener) -> None:
+        """Wait until the listener has a notification or its time is up.
+
+        Raises
+        ------
+        ReplyTimeoutError
+            The cluster has not answered a greeting for the client's time limit.
+        """
+        self._check_open()
+        start_s = time.monotonic()
+        end_s = None if listener.timeout_s is None else start_s + listener.timeout_s
+        heard_s = start_s
+        while not listener.queued_count and not listener.closed:
+            now_s = time.monotonic()
+            if end_s is not None and now_s >= end_s:
+                return
+            error = self.connection.listen_errors.pop(listener.owner, None)
+            if error is not None:
+                raise error
+            heard_s = max(heard_s, self.connection.heard_at_s or 0.0)
+            if now_s - heard_s >= self.timeout_s:
+                raise self.connection.no_reply(f"nothing was heard while listening for `{listener.owner}`")
+            if now_s - heard_s >= HEARTBEAT_S:
+                self._do(self.connection.probe(now_s))
+            next_s = now_s + HEARTBEAT_S if end_s is None else min(now_s + HEARTBEAT_S, end_s)
+            self._pump(lambda: bool(listener.queued_count), next_s)
+
+    def _greeted(self, start_s: float) -> bool:
+        if self.connection.hello is not None or self.connection.hello_error is not None:
+            return True
+        absent = (
+            self.endpoint.startswith("ipc://") and not Path(self.endpoint.removeprefix("ipc://")).exists()
+        )
+        return absent and time.monotonic() - start_s >= min(ABSENT_S, self.timeout_s)
+
+    def _pump(self, done: Callable[[], bool], deadline_s: float) -> None:
+        """Let messages and time pass until `done` or the deadline."""
+        while not done():
+            now_s = time.monotonic()
+            self._do(self.connection.tick(now_s))
+            if now_s >= deadline_s or done():
+                return
+            wake_s = self.connection.wake_at_s()
+            wait_s = (
+                min(deadline_s if wake_s is None else min(wake_s, deadline_s), now_s + HEARTBEAT_S) - now_s
+            )
+            if self._transport.wait(wait_s):
+                self._receive()
+
+    def _receive(self) -> None:
+        for _ in range(MESSAGES_PER_ROUND_MAX):
+            frames = self._transport.receive()
+            if frames is None:
+                return
+            self._do(self.connection.receive(frames, time.monotonic()))
+
+    def _do(self, instructions: Instructions) -> None:
+        if instructions.reconnect:
+            self._transport.reopen()
+        for frames in instructions.send:
+            self._transport.send(frames)
+        for header in instructions.notifications:
+            listener = self._listeners.get(header.get("owner", ""))
+            if listener is not None:
+                for notification in notifications_from_push(header):
+                    listener.put(notification)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise PubSubError("the client is closed", remedy="Make a new one.")

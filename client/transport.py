@@ -1,0 +1,71 @@
+"""The client's one socket: a DEALER that can be thrown away and opened again.
+
+Rules: nothing here blocks but `wait`, which is bounded. A message that the socket has no room for is
+dropped: `pubsub_cluster.client.connection` sends again what stays unanswered, so that a full queue and a
+lost connection are one case and not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import zmq
+
+from pubsub_cluster.language.protocol import Buffer
+
+QUEUED_MESSAGES_MAX = 1_000
+# A reply's largest frame: eight bytes for each of 16 million matches.
+FRAME_SIZE_BYTES_MAX = 1 << 28
+
+
+class Transport:
+    """A ZeroMQ connection to the coordinator's client socket.
+
+    Parameters
+    ----------
+    endpoint : str
+        ``ipc://...`` or ``tcp://...``. Connecting succeeds whether or not anything listens there.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._open()
+        self.unsent_count = 0
+
+    def reopen(self) -> None:
+        """Throw the connection away, with all that is queued in it, and open another."""
+        self._socket.close(linger=0)
+        self._socket = self._open()
+
+    def send(self, frames: Sequence[Buffer]) -> None:
+        """Queue a message; large buffers are not copied and must not change before their answer."""
+        try:
+            self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            self.unsent_count += 1
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait at most `timeout_s` for a message and say whether there is one."""
+        return bool(self._socket.poll(max(0, round(timeout_s * 1000)), zmq.POLLIN))
+
+    def receive(self) -> list[bytes] | None:
+        """Return the next message, or None when none has arrived."""
+        try:
+            return self._socket.recv_multipart(flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+
+    def close(self) -> None:
+        """Close the socket at once."""
+        self._socket.close(linger=0)
+        self._context.term()
+
+    def _open(self) -> zmq.Socket[bytes]:
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES_MAX)
+        socket.setsockopt(zmq.RCVHWM, QUEUED_MESSAGES_MAX)
+        socket.setsockopt(zmq.MAXMSGSIZE, FRAME_SIZE_BYTES_MAX)
+        socket.connect(self._endpoint)
+        return socket
