@@ -17,8 +17,8 @@ from typing import Any
 from pubsub_cluster.client.connection import SILENCE_S, Connection, Instructions, Request
 from pubsub_cluster.client.notifications import Listener, notifications_from_push
 from pubsub_cluster.client.transport import Transport
-from pubsub_cluster.language.errors import PubSubError
-from pubsub_cluster.language.protocol import Buffer, Message, Op
+from pubsub_cluster.language.errors import ProtocolError, PubSubError
+from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Buffer, Message, Op
 
 # Longest sleep in one wait: a listener greets the cluster this often to notice that it was restarted.
 HEARTBEAT_S = 2.0
@@ -61,6 +61,8 @@ class Session:
         ------
         ReplyTimeoutError
             Nobody answered within the time limit, or there is not even a socket file.
+        ProtocolError
+            The cluster speaks another version of the protocol.
         """
         self._check_open()
         if self.connection.hello is None:
@@ -70,6 +72,8 @@ class Session:
             self._pump(lambda: self._greeted(start_s), start_s + self.timeout_s)
             if self.connection.hello_error is not None:
                 raise self.connection.hello_error
+            if self.connection.hello is not None:
+                _check_version(self.connection.hello)
         if self.connection.hello is None:
             raise self.connection.no_reply("no cluster answered at the endpoint")
         return self.connection.hello
@@ -202,3 +206,13 @@ class Session:
     def _check_open(self) -> None:
         if self.closed:
             raise PubSubError("the client is closed", remedy="Make a new one.")
+
+
+def _check_version(hello: Mapping[str, Any]) -> None:
+    if hello.get("version") != PROTOCOL_VERSION:
+        raise ProtocolError(
+            "the cluster speaks another version of the protocol",
+            seen=hello.get("version"),
+            limit=PROTOCOL_VERSION,
+            remedy="Use the same version of pubsub-cluster on both sides.",
+        )
