@@ -12,6 +12,7 @@ Equal numbers have equal keys bit by bit (-0.0 becomes 0.0). NaN has no key; it 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,30 @@ def fold(text: str) -> str:
     folded = text.casefold()
     # Case folding never shrinks a character to nothing, so equal lengths mean one for one.
     return folded if len(folded) == len(text) else text.translate(_FOLD_TABLE)
+
+
+def encode_texts(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], bytes]:
+    """Return texts as one UTF-8 buffer and the offsets of its parts.
+
+    Returns
+    -------
+    offset_bytes : int64[k + 1]
+        Text i is ``data[offset_bytes[i]:offset_bytes[i + 1]]``.
+    data : bytes
+
+    Raises
+    ------
+    UnicodeEncodeError
+        A text has a lone surrogate.
+    """
+    data = "".join(texts).encode()
+    offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+    sizes: Iterable[int] = map(len, texts)
+    np.cumsum(np.fromiter(sizes, dtype=np.int64, count=len(texts)), out=offsets[1:])
+    if int(offsets[-1]) != len(data):  # not ASCII: characters are not bytes
+        sizes = [len(text.encode()) for text in texts]
+        np.cumsum(np.array(sizes, dtype=np.int64), out=offsets[1:])
+    return offsets, data
 
 
 def utf8_size_bytes(text: str) -> int:

@@ -1,0 +1,471 @@
+"""Payloads in all formats: what goes in comes out, bad events cost only themselves, garbage is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pubsub_cluster.language.batch import (
+    Payload,
+    RawBatch,
+    check_payload,
+    decode_payload,
+    event_as_json,
+    event_values,
+    payload_from_columns,
+    payload_from_dicts,
+    payload_from_json,
+)
+from pubsub_cluster.language.errors import CallerError, EventError, LimitError, ProtocolError
+from pubsub_cluster.language.events import flatten_event
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Attribute, DomainKind, Schema
+from pubsub_cluster.language.values import number_key
+
+SCHEMA = Schema(
+    (
+        Attribute("n", DomainKind.INTEGER, unique=True),
+        Attribute("f", DomainKind.FLOAT),
+        Attribute("s", DomainKind.STRING),
+        Attribute("b", DomainKind.BOOLEAN),
+        Attribute("t", DomainKind.TIMESTAMP),
+        Attribute("e", DomainKind.ENUMERATED, ("low", "high"), ordered=True),
+        Attribute("h", DomainKind.HIERARCHICAL, ("a/b", "a/c")),
+    )
+)
+CLOSED = Schema((Attribute("n", DomainKind.INTEGER), Attribute("s", DomainKind.STRING)), closed=True)
+TIGHT = Limits(attributes_per_event_max=4, string_size_bytes_max=6, nesting_depth_max=2)
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from([INT64_MAX, INT64_MIN, INT64_MAX + 1, 2**53 + 1, 2**64]),
+    st.sampled_from([0.0, -0.0, 1.0, 2.5, -0.5, 2.0**63, -(2.0**63), 1e300, math.inf, -math.inf, math.nan]),
+    st.sampled_from(
+        ["", "x", "low", "high", "a/b", "é😀", "\0", "1970-01-01T00:00:01Z", "1234567", "\ud800"]
+    ),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+    max_leaves=4,
+)
+names = st.sampled_from(["n", "f", "s", "b", "t", "e", "h", "z", "x.y", "x", "", "\ud800"])
+events_lists = st.lists(st.dictionaries(names, values, max_size=4), max_size=6)
+settings_of_cluster = st.sampled_from(
+    [(EMPTY_SCHEMA, DEFAULT_LIMITS), (SCHEMA, DEFAULT_LIMITS), (CLOSED, DEFAULT_LIMITS), (SCHEMA, TIGHT)]
+)
+
+
+def keyed(flat: dict[str, tuple[Any, ...]]) -> dict[str, list[Any]]:
+    """Values as (kind, exact value), in the order of `event_values`."""
+
+    def key(value: Any) -> tuple[int, Any]:
+        if isinstance(value, bool):
+            return 0, value
+        return (2, value) if isinstance(value, str) else (1, number_key(value))
+
+    return {name: sorted(map(key, found), key=lambda pair: pair[0]) for name, found in flat.items()}
+
+
+def check_arrays(raw: RawBatch) -> None:
+    for entries in raw.attributes.values():
+        assert any(rows is not None for rows in entries)
+        for rows in entries:
+            if rows is None:
+                continue
+            assert rows.event.dtype == np.int32 and rows.event.size
+            assert (np.diff(rows.event) >= 0).all() and rows.event[-1] < raw.event_count
+            arrays = [array for name, array in rows._asdict().items() if name != "data"]
+            assert len({array.shape for array in arrays}) == 1
+            assert all(array.flags.c_contiguous and array.flags.writeable for array in arrays)
+    for entries in raw.attributes.values():
+        if entries.texts is not None:
+            assert not entries.texts.data.flags.writeable
+    for event_idx, error in raw.refused.items():
+        assert error.fields["event_index"] == event_idx
+
+
+def check_against_flatten(
+    payload: Payload, events: list[Any], schema: Schema = EMPTY_SCHEMA, limits: Limits = DEFAULT_LIMITS
+) -> RawBatch:
+    check_payload(json.loads(json.dumps(payload.header)), payload.buffers, limits)
+    raw = decode_payload(payload.header, payload.buffers, schema, limits)
+    assert raw.event_count == len(events)
+    check_arrays(raw)
+    for event_idx, event in enumerate(events):
+        try:
+            expected = flatten_event(event, schema, limits)
+        except EventError:
+            assert event_idx in raw.refused
+            expected = {}
+        else:
+            assert event_idx not in raw.refused, raw.refused[event_idx]
+        assert keyed(event_values(raw, event_idx)) == keyed(expected)
+    return raw
+
+
+@settings(max_examples=150, deadline=None)
+@given(events_lists, settings_of_cluster)
+def test_dictionaries_decode_as_they_flatten(
+    events: list[dict[str, Any]], cluster: tuple[Schema, Limits]
+) -> None:
+    payload = payload_from_dicts(events)
+    raw = check_against_flatten(payload, events, *cluster)
+    assert set(payload.refused) <= set(raw.refused)
+
+
+@settings(max_examples=100, deadline=None)
+@given(events_lists, settings_of_cluster, st.booleans())
+def test_json_decodes_as_it_flattens(
+    events: list[dict[str, Any]], cluster: tuple[Schema, Limits], as_array: bool
+) -> None:
+    lines = [json.dumps(event) for event in events]
+    if as_array:
+        kept = [at for at, line in enumerate(lines) if not {"NaN", "Infinity"} & set(_words(line))]
+        kept = [at for at in kept if "\\ud800" not in lines[at]]
+        payload = payload_from_json("[" + ", ".join(lines[at] for at in kept) + "]")
+        check_against_flatten(payload, [events[at] for at in kept], *cluster)
+        return
+    payload = payload_from_json("\n".join(lines))
+    finite = [None if {"Infinity", "NaN"} & set(_words(line)) else json.loads(line) for line in lines]
+    check_against_flatten(payload, finite, *cluster)
+
+
+def _words(line: str) -> list[str]:
+    return "".join(char if char.isalpha() else " " for char in line).split()
+
+
+cells: dict[str, st.SearchStrategy[Any]] = {
+    "int64": st.sampled_from([0, 1, -1, 7, INT64_MAX, INT64_MIN]),
+    "float64": st.sampled_from([0.0, -0.0, 1.0, 2.5, math.inf, -math.inf, math.nan, 2.0**63, 1e300]),
+    "bool": st.booleans(),
+    "utf8": st.sampled_from(["", "x", "low", "a/b", "é😀", "1970-01-01T00:00:01Z", "1234567"]),
+}
+
+
+@st.composite
+def column_batches(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any], list[dict[str, Any]]]:
+    """A payload of columns in every variety, made by hand, and the events that it stands for."""
+    event_count = draw(st.integers(0, 5))
+    events: list[dict[str, Any]] = [{} for _ in range(event_count)]
+    described, buffers = [], []
+    for name in draw(st.lists(st.sampled_from("nfsbtehz"), unique=True, max_size=4)):
+        column_type = draw(st.sampled_from(sorted(cells)))
+        has_valid, is_many = draw(st.booleans()), draw(st.booleans())
+        cell = cells[column_type]
+        lists = [draw(st.lists(cell, max_size=3)) if is_many else [draw(cell)] for _ in events]
+        valid = [draw(st.booleans()) if has_valid else True for _ in events]
+        for event, found, is_valid in zip(events, lists, valid, strict=True):
+            if is_valid:
+                event[name] = found if is_many else found[0]
+        described.append({"name": name, "type": column_type, "valid": has_valid, "many": is_many})
+        if has_valid:
+            buffers.append(np.array(valid, dtype=np.uint8).tobytes())
+        if is_many:
+            buffers.append(np.cumsum([0, *map(len, lists)], dtype=np.int64).tobytes())
+        flat = [value for found in lists for value in found]
+        if column_type == "utf8":
+            parts = [text.encode() for text in flat]
+            buffers.append(np.cumsum([0, *map(len, parts)], dtype=np.int64).tobytes())
+            buffers.append(b"".join(parts))
+        else:
+            dtype = {"int64": "<i8", "float64": "<f8", "bool": "u1"}[column_type]
+            buffers.append(np.array(flat, dtype=dtype).tobytes())
+    return {"format": "columns", "event_count": event_count, "columns": described}, buffers, events
+
+
+@settings(max_examples=200, deadline=None)
+@given(column_batches(), settings_of_cluster)
+def test_columns_decode_as_their_events_flatten(
+    batch: tuple[dict[str, Any], list[Any], list[dict[str, Any]]], cluster: tuple[Schema, Limits]
+) -> None:
+    header, buffers, events = batch
+    raw = check_against_flatten(Payload(header, buffers, {}), events, *cluster)
+    for event_idx, event in enumerate(events):
+        if event_idx not in raw.refused:
+            back = json.loads(event_as_json(header, buffers, event_idx))
+            present = {name: value for name, value in event.items() if value != []}
+            assert back == _spelt(present)
+
+
+@settings(max_examples=100, deadline=None)
+@given(events_lists)
+def test_one_event_comes_back_as_it_was_given(events: list[dict[str, Any]]) -> None:
+    payload = payload_from_dicts(events)
+    raw = decode_payload(payload.header, payload.buffers)
+    for event_idx, event in enumerate(events):
+        if event_idx not in raw.refused:
+            assert json.loads(event_as_json(payload.header, payload.buffers, event_idx)) == _spelt(event)
+
+
+def _spelt(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return {"$float": "inf" if value > 0 else "-inf"}
+    if isinstance(value, dict):
+        return {name: _spelt(inner) for name, inner in value.items()}
+    return [_spelt(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_columns_from_arrays_and_lists() -> None:
+    columns = {
+        "i": np.array([1, 2, 3], dtype=np.int16),
+        "u": np.array([1, 2, 3], dtype=np.uint64),
+        "f": np.array([0.5, 1.5, 2.5], dtype=np.float32),
+        "b": np.array([True, False, True]),
+        "s": np.array(["JFK", "é", ""]),
+        "o": np.array(["x", None, "y"], dtype=object),
+        "l": [None, 1, 2],
+        "m": np.ma.MaskedArray([1.0, math.nan, 3.0], mask=[False, True, False]),
+        "t": np.array(["1970-01-01T00:00:01", "NaT", "1969-12-31T23:59:59"], dtype="datetime64[s]"),
+        "p": [None, None, None],
+    }
+    payload = payload_from_columns(columns)
+    assert payload.header["format"] == "columns"
+    assert payload.size_bytes == sum(len(bytes(buffer)) for buffer in payload.buffers)
+    events = [
+        {"i": 1, "u": 1, "f": 0.5, "b": True, "s": "JFK", "o": "x", "m": 1.0, "t": 1_000_000},
+        {"i": 2, "u": 2, "f": 1.5, "b": False, "s": "é", "l": 1},
+        {"i": 3, "u": 3, "f": 2.5, "b": True, "s": "", "o": "y", "l": 2, "m": 3.0, "t": -1_000_000},
+    ]
+    check_against_flatten(payload, events)
+
+
+@pytest.mark.parametrize(
+    ("column", "refused"),
+    [
+        ([1, "x", 2.5], []),
+        ([1, [2, 3], None], []),
+        ([1, 2**63, 2], [1]),
+        (np.array([1, 2**63, 2], dtype=np.uint64), [1]),
+        (["x", "\ud800", "y"], [1]),
+        ([np.int64(1), np.str_("x"), np.float32(0.5)], []),
+        ([1.0, math.nan, 2.0], [1]),
+        (np.array([1.0, math.nan, 2.0]), [1]),
+        ([{1}, b"x", object()], [1, 2]),
+    ],
+)
+def test_columns_that_only_rows_can_carry(column: Any, refused: list[int]) -> None:
+    payload = payload_from_columns({"a": column, "b": [0, 1, 2]})
+    raw = decode_payload(payload.header, payload.buffers)
+    assert sorted(raw.refused) == refused
+    assert set(payload.refused) <= set(raw.refused)
+    for event_idx in set(range(3)) - set(refused):
+        assert event_values(raw, event_idx)["b"] == (event_idx,)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": [1], "b": [1, 2]},
+        {"a": np.zeros((2, 2))},
+        {"a": np.array([1j])},
+        {"a": np.array([b"x"])},
+        {"a": np.zeros(1, dtype="timedelta64[s]")},
+    ],
+)
+def test_columns_that_are_refused(columns: dict[str, Any]) -> None:
+    with pytest.raises(CallerError):
+        payload_from_columns(columns)
+
+
+def test_empty_batches() -> None:
+    for payload in (
+        payload_from_dicts([]),
+        payload_from_json(b""),
+        payload_from_json("[]"),
+        payload_from_columns({}),
+    ):
+        check_against_flatten(payload, [])
+    check_against_flatten(payload_from_columns({"a": np.zeros(0), "b": []}), [])
+    check_against_flatten(payload_from_dicts([{}, {"a": []}]), [{}, {}])
+
+
+def test_json_lines() -> None:
+    text = b'\xef\xbb\xbf{"a": 1}\r\n\n  {"a": 12345678901234567890}\nnonsense\n{"a":NaN}\n{"a":1e400}\n'
+    payload = payload_from_json(
+        text + b'{"a":1,"a":2}\n{"a":"\\ud800"}\n{"a":"\xff"}\n[1]\n{"a":[1, null, {"b":-0.0}]}'
+    )
+    raw = decode_payload(payload.header, payload.buffers)
+    assert raw.event_count == 10
+    assert sorted(raw.refused) == [1, 2, 3, 4, 6, 7, 8]
+    assert "outside 64 bits" in str(raw.refused[1])
+    assert event_values(raw, 5) == {"a": (2,)}
+    assert event_values(raw, 9) == {"a": (1,), "a.b": (0,)}
+    assert event_as_json(payload.header, payload.buffers, 0) == b'{"a": 1}'
+    assert payload_from_json('{\n "a": 1\n}').header["event_count"] == 1
+    with pytest.raises(CallerError, match="not well formed"):
+        payload_from_json("[{]")
+    with pytest.raises(CallerError, match="Unicode"):
+        payload_from_json('{"a": "\ud800"}')
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"", b"\xc1", b"\x81\x01\x02", b"\x91\x01", b"\x81\xa1a\xc4\x01x", b"\xa1\xff", b"\x81\xa1a",
+        b"\x81\xa1a\xd6\xff\x00\x00\x00\x00", b"\x81\xa1\xff\x01", b"\x91" * 3000 + b"\xc0",
+        b"\x81\xa1a" * 500 + b"\xc0", b"\x81\xc0\x01", b"\x81\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00\x01",
+        b"\xdd\xff\xff\xff\xff", b"\x81\xa1a\xcf" + b"\xff" * 8,
+    ],
+)  # fmt: skip
+def test_messagepack_that_is_no_event(document: bytes) -> None:
+    good = msgspec.msgpack.encode({"a": 1})
+    offsets = np.cumsum([0, len(good), len(document), len(good)], dtype=np.int64).tobytes()
+    header, buffers = {"format": "msgpack", "event_count": 3}, [offsets, good + document + good]
+    check_payload(header, buffers)
+    raw = decode_payload(header, buffers)
+    assert list(raw.refused) == [1]
+    assert event_values(raw, 0) == event_values(raw, 2) == {"a": (1,)}
+
+
+def test_limits_of_a_batch() -> None:
+    events = [{"a": "x" * 10}] * 10
+    payload = payload_from_dicts(events)
+    for limits, limit_name in (
+        (Limits(events_per_batch_max=9), "events_per_batch_max"),
+        (Limits(batch_size_bytes_max=100), "batch_size_bytes_max"),
+    ):
+        with pytest.raises(LimitError) as caught:
+            check_payload(payload.header, payload.buffers, limits)
+        assert caught.value.fields["limit_name"] == limit_name
+    wide = payload_from_columns({f"c{at}": [1] for at in range(5)})
+    with pytest.raises(LimitError):
+        check_payload(wide.header, wide.buffers, TIGHT)
+    long_name = payload_from_columns({"n" * 2000: [1]})
+    with pytest.raises(LimitError):
+        check_payload(long_name.header, long_name.buffers)
+
+
+def int64s(*numbers: int) -> bytes:
+    return np.array(numbers, dtype=np.int64).tobytes()
+
+
+def one_column(column_type: str, **flags: bool) -> dict[str, Any]:
+    return {"format": "columns", "event_count": 2, "columns": [{"name": "a", "type": column_type, **flags}]}
+
+
+@pytest.mark.parametrize(
+    ("header", "buffers"),
+    [
+        ({}, []),
+        ([], []),
+        ({"format": "arrow", "event_count": 0}, []),
+        ({"format": ["json"], "event_count": 0}, []),
+        ({"format": "json"}, [int64s(0), b""]),
+        ({"format": "json", "event_count": -1}, [b"", b""]),
+        ({"format": "json", "event_count": True}, [int64s(0, 0), b""]),
+        ({"format": "json", "event_count": 1.0}, [int64s(0, 0), b""]),
+        ({"format": "json", "event_count": 0, "columns": []}, [int64s(0), b""]),
+        ({"format": "json", "event_count": 1}, [int64s(0, 2)]),
+        ({"format": "json", "event_count": 1}, [int64s(0, 2), b"{}", b""]),
+        ({"format": "json", "event_count": 1}, [int64s(0, 1), b"{}"]),
+        ({"format": "json", "event_count": 1}, [int64s(1, 2), b"{}"]),
+        ({"format": "json", "event_count": 2}, [int64s(0, 2), b"{}"]),
+        ({"format": "json", "event_count": 3}, [int64s(0, INT64_MAX, INT64_MIN, 2), b"{}"]),
+        ({"format": "json", "event_count": 1}, [int64s(0, 2)[:-1], b"{}"]),
+        ({"format": "json", "event_count": 1}, ["text", b"{}"]),
+        ({"format": "json", "event_count": 1}, [None, b"{}"]),
+        ({"format": "columns", "event_count": 1}, []),
+        ({"format": "columns", "event_count": 1, "columns": {}}, []),
+        ({"format": "columns", "event_count": 1, "columns": [1]}, []),
+        ({"format": "columns", "event_count": 1, "columns": [{"name": "", "type": "bool"}]}, [b"\0"]),
+        ({"format": "columns", "event_count": 1, "columns": [{"name": 1, "type": "bool"}]}, [b"\0"]),
+        ({"format": "columns", "event_count": 1, "columns": [{"name": "a", "type": "int8"}]}, [b"\0"]),
+        (
+            {"format": "columns", "event_count": 1, "columns": [{"name": "a", "type": "bool", "x": 1}]},
+            [b"\0"],
+        ),
+        (
+            {"format": "columns", "event_count": 1, "columns": [{"name": "a", "type": "bool"}] * 2},
+            [b"\0"] * 2,
+        ),
+        (one_column("int64", valid=1), [int64s(1, 2)]),
+        (one_column("int64"), []),
+        (one_column("int64"), [int64s(1)]),
+        (one_column("int64"), [int64s(1, 2), b""]),
+        (one_column("int64", valid=True), [b"\1", int64s(1, 2)]),
+        (one_column("int64", valid=True), [b"\1\2", int64s(1, 2)]),
+        (one_column("bool"), [b"\1\2"]),
+        (one_column("int64", many=True), [int64s(0, 1, -1), b""]),
+        (one_column("int64", many=True), [int64s(0, 2, 1), int64s(1)]),
+        (one_column("int64", many=True), [int64s(0, 1, INT64_MAX), int64s(1)]),
+        (one_column("utf8"), [int64s(0, 1, 2), b"\xff\xff"]),
+        (one_column("utf8"), [int64s(0, 1, 2), "é".encode()]),
+        (one_column("utf8"), [int64s(0, 2, 1), b"xx"]),
+        (one_column("utf8"), [int64s(0, 1, 1), b"xx"]),
+        (one_column("utf8"), [int64s(0, 3, 3), "\ud800".encode("utf-8", "surrogatepass")]),
+    ],
+)
+def test_payloads_that_lie(header: Any, buffers: list[Any]) -> None:
+    with pytest.raises(ProtocolError):
+        check_payload(header, buffers)
+
+
+@settings(max_examples=200, deadline=None)
+@given(column_batches(), st.data())
+def test_damaged_payloads_are_refused_or_decoded(
+    batch: tuple[dict[str, Any], list[Any], list[dict[str, Any]]], data: st.DataObject
+) -> None:
+    header, buffers, _ = batch
+    header = json.loads(json.dumps(header))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damage = data.draw(st.sampled_from(["byte", "cut", "grow", "drop", "swap", "count", "type", "flag"]))
+        at = data.draw(st.integers(0, len(buffers) - 1)) if buffers else -1
+        if damage == "count":
+            header["event_count"] = data.draw(st.integers(0, 6))
+        elif damage in ("type", "flag") and header["columns"]:
+            column = data.draw(st.sampled_from(header["columns"]))
+            column["type" if damage == "type" else "many"] = data.draw(
+                st.sampled_from(sorted(cells)) if damage == "type" else st.booleans()
+            )
+        elif at < 0:
+            continue
+        elif damage == "byte" and buffers[at]:
+            damaged = bytearray(buffers[at])
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+            buffers[at] = bytes(damaged)
+        elif damage == "cut":
+            buffers[at] = buffers[at][:-1]
+        elif damage == "grow":
+            buffers[at] = bytes(buffers[at]) + data.draw(st.binary(min_size=1, max_size=9))
+        elif damage == "drop":
+            del buffers[at]
+        elif damage == "swap":
+            buffers[at], buffers[0] = buffers[0], buffers[at]
+    try:
+        check_payload(header, buffers)
+    except (ProtocolError, LimitError):
+        return
+    check_arrays(decode_payload(header, buffers, SCHEMA))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["json", "msgpack"]), st.lists(st.binary(max_size=8), max_size=4))
+def test_rows_of_random_bytes_decode_or_are_refused(batch_format: str, documents: list[bytes]) -> None:
+    offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64).tobytes()
+    header, buffers = {"format": batch_format, "event_count": len(documents)}, [offsets, b"".join(documents)]
+    check_payload(header, buffers)
+    check_arrays(decode_payload(header, buffers, SCHEMA))
+
+
+def test_buffers_may_be_views_at_odd_addresses() -> None:
+    payload = payload_from_columns({"a": [1, 2], "s": ["x", "yz"]})
+    odd = []
+    for buffer in payload.buffers:
+        room = bytearray(b"!" + bytes(buffer))
+        odd.append(memoryview(room)[1:].toreadonly())
+    check_payload(payload.header, odd)
+    raw = decode_payload(payload.header, odd)
+    check_arrays(raw)
+    numbers = raw.attributes["a"].numbers
+    assert numbers is not None and numbers.whole.flags.aligned
+    assert event_values(raw, 1) == {"a": (2,), "s": ("yz",)}
