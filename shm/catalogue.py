@@ -5,8 +5,8 @@
 
 Everything is appended, in this order: pages reserved, columns written, counts grown in the writer, counts
 told in a message (`shm.catalogue_writer`). A batch is bound to the counts and the version of one moment; a
-reader never looks beyond them (`shm.catalogue_reader`). Only ``removed_version`` changes in place: 0, then the
-version that removes the row, so a comparison with an older version gives the same answer at any time.
+reader never looks beyond them (`shm.catalogue_reader`). Only ``removed_version`` changes in place, from 0 to
+the version that removes the row, so a comparison with an older version gives the same answer at any time.
 """
 
 from __future__ import annotations

@@ -72,13 +72,8 @@ class PredicateDraft:
     def __init__(self, constant_count: int, heap: Heap) -> None:
         self.predicates: list[tuple[Any, ...]] = []
         self.constants: list[tuple[int, int, float, int]] = []
-        self._constants_before = constant_count
+        self.constant_end = constant_count  # number of the next constant
         self._heap = heap
-
-    @property
-    def constant_end(self) -> int:
-        """Number of the next constant."""
-        return self._constants_before + len(self.constants)
 
     def add(self, predicate: Predicate, attribute: int, other: int) -> None:
         """Append a predicate whose attributes have these numbers (-1: none)."""
@@ -87,10 +82,10 @@ class PredicateDraft:
         lo_key = hi_key = _NO_END
         if lo is not None:
             flags |= FLAG_HAS_LO
-            lo_key = self._end(value_kind, lo)
+            lo_key = self._end(lo)
         if hi is not None:
             flags |= FLAG_HAS_HI
-            hi_key = lo_key if hi is lo else self._end(value_kind, hi)
+            hi_key = lo_key if hi is lo else self._end(hi)
         start = self.constant_end
         for constant_kind, constant in constants:
             self._add_constant(constant_kind, constant)
@@ -109,13 +104,16 @@ class PredicateDraft:
             )
         )
 
-    def _end(self, value_kind: ValueKind | None, end: CanonicalConstant) -> tuple[int, float]:
+    def _end(self, end: CanonicalConstant) -> tuple[int, float]:
+        if type(end) is int:  # most are; the general way costs twice as much
+            return end, 0.0
         if isinstance(end, bytes):
             self._add_constant(ValueKind.TEXT, end)
             return self.constant_end - 1, 0.0
         return number_key(end)
 
     def _add_constant(self, kind: ValueKind, constant: CanonicalConstant) -> None:
+        self.constant_end += 1
         if isinstance(constant, bytes):
             self.constants.append((kind, self._heap.add(constant), 0.0, len(constant)))
         else:
