@@ -1,0 +1,197 @@
+"""``load``: many subscriptions from a file, one per line.
+
+A bad line costs itself and nothing else: it is reported by its number, whether this module cannot read it
+or the cluster refuses it. Lines are sent in chunks, so that a file may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+import msgspec
+
+from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.progress import Progress
+from pubsub_cluster.language.errors import ExpressionError, PubSubError
+
+if TYPE_CHECKING:
+    from pubsub_cluster.client import Client
+
+LINES_PER_CHUNK = 20_000
+ERRORS_SHOWN_MAX = 20
+ERRORS_KEPT_MAX = 10_000
+ITEM_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines so far."""
+
+    loaded_count: int = 0
+    refused_count: int = 0
+    errors: list[tuple[int, PubSubError]] = field(default_factory=list)
+
+    def refuse(self, line_number: int, error: PubSubError) -> None:
+        """Count a bad line, and keep its error while there are not too many."""
+        self.refused_count += 1
+        if len(self.errors) < ERRORS_KEPT_MAX:
+            self.errors.append((line_number, error))
+
+
+def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
+    """Return the subscription of one line, as `Client.subscribe_many` takes it; None for an empty line.
+
+    A line is ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ...}``, an expression
+    in JSON form, a JSON string that holds the text form, or the text form itself.
+
+    Raises
+    ------
+    ExpressionError
+        The line is none of these.
+    """
+    line = line.strip()
+    if not line:
+        return None
+    if line[:1] not in (b"{", b'"', b"["):
+        item: dict[str, Any] = {"expr": _text(line)}
+    else:
+        found = _json(line)
+        if isinstance(found, str):
+            item = {"expr": found}
+        elif not isinstance(found, dict):
+            raise ExpressionError("the line is a list", seen=found, remedy="Write one expression per line.")
+        else:
+            item = found if "expr" in found else {"expr": found}
+    unknown = sorted(item.keys() - ITEM_KEYS)
+    if unknown:
+        raise ExpressionError("the line has unknown members", seen=unknown, limit=sorted(ITEM_KEYS))
+    if owner is not None:
+        item.setdefault("owner", owner)
+    return item
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise ExpressionError(
+            f"the line is not UTF-8: {error.reason} at byte {error.start}", seen=repr(line[:40])
+        ) from None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ExpressionError(
+            f"the line is not JSON: {error}",
+            seen=line[:80].decode(errors="replace"),
+            remedy="A line is one JSON document or one expression in text form.",
+        ) from None
+
+
+def load_lines(
+    client: Client, lines: Iterable[bytes], owner: str | None, on_chunk: Callable[[int, Tally], None]
+) -> Tally:
+    """Subscribe every line; `on_chunk` hears of the bytes read and the tally after each chunk."""
+    tally = Tally()
+    for chunk in _chunks(lines):
+        numbers: list[int] = []
+        items: list[dict[str, Any]] = []
+        for number, line in chunk:
+            try:
+                item = read_item(line, owner)
+            except ExpressionError as error:
+                tally.refuse(number, error)
+                continue
+            if item is not None:
+                numbers.append(number)
+                items.append(item)
+        for number, result in zip(numbers, client.subscribe_many(items) if items else [], strict=True):
+            if isinstance(result, PubSubError):
+                tally.refuse(number, result)
+            else:
+                tally.loaded_count += 1
+        on_chunk(sum(len(line) for _, line in chunk), tally)
+    tally.errors.sort(key=lambda entry: entry[0])
+    return tally
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    numbered = enumerate(lines, start=1)
+    while chunk := list(islice(numbered, LINES_PER_CHUNK)):
+        yield chunk
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--owner", help="Owner of the lines that name none.")
+@cluster_options
+@json_option
+def load(connect: Callable[[], Client], file: BinaryIO, owner: str | None, as_json: bool) -> None:
+    """Add the subscriptions of a file.
+
+    FILE has one per line (- is standard input). A line is an object with "expr" and, if wanted, "id",
+    "owner", "valid_from" and "valid_until" (microseconds since the epoch); or an expression alone, in
+    JSON or in text form. Bad lines are reported by their number; the good ones are loaded. The exit code
+    is 1 when there were bad lines.
+
+    \b
+    Example:
+      pubsub-cluster load alerts.ndjson --owner ann
+    \b
+    alerts.ndjson:
+      {"id": "late", "expr": "origin = 'JFK' AND dep_delay > 60", "owner": "ann"}
+      {"attr": "dest", "op": "in", "value": ["LAX", "SFO"]}
+      carrier = "UA" AND NOT dest = "ORD"
+    """
+    begin = time.monotonic()
+    with connect() as client, Progress("Loading", _size_bytes(file), "B") as bar:
+        tally = load_lines(
+            client, file, owner, lambda size, tally: bar.advance(size, f"{tally.loaded_count:,} loaded")
+        )
+    seconds = time.monotonic() - begin
+    rate = tally.loaded_count / seconds if seconds > 0 else 0.0
+    if as_json:
+        errors = [{"line": number, "error": error.to_dict()} for number, error in tally.errors]
+        emit_json(
+            {
+                "loaded": tally.loaded_count,
+                "refused": tally.refused_count,
+                "seconds": round(seconds, 3),
+                "per_second": round(rate),
+                "errors": errors,
+            }
+        )
+    else:
+        click.echo(
+            f"Loaded {tally.loaded_count:,} subscriptions in {seconds:.1f} s ({rate:,.0f} per second)."
+        )
+    _report(tally)
+    if tally.refused_count:
+        raise SystemExit(EXIT_ERROR)
+
+
+def _report(tally: Tally) -> None:
+    for number, error in tally.errors[:ERRORS_SHOWN_MAX]:
+        note(error_text(error, title=f"Line {number}"))
+    if tally.refused_count:
+        unseen = tally.refused_count - min(len(tally.errors), ERRORS_SHOWN_MAX)
+        more = f" ({unseen:,} more not shown; --json lists them)" if unseen else ""
+        note(f"Refused {tally.refused_count:,} lines{more}; the others are loaded.")
+
+
+def _size_bytes(file: BinaryIO) -> int | None:
+    import os
+    import stat
+
+    try:
+        found = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,134 @@
+"""``publish``: events from a file or a pipe, and what they match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+import msgspec
+
+from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+
+if TYPE_CHECKING:
+    from pubsub_cluster.client import Client, Matches
+
+IDS_SHOWN_MAX = 8
+BATCH_SIZE_BYTES_MAX = 4 << 20
+
+
+def read_batches(file: BinaryIO, events_per_batch: int) -> Iterator[tuple[int, bytes]]:
+    """Cut a file into batches of JSON, each with the number of its events.
+
+    The file is one JSON array of events, or one event per line. A line that is not JSON is sent as it is: the
+    cluster refuses that event by its index. Empty lines are no events.
+
+    Raises
+    ------
+    EventError
+        The file begins like an array and is not one.
+    """
+    from pubsub_cluster.language.errors import EventError
+
+    lines = (line for line in file if line.strip())
+    first = next(lines, None)
+    if first is None:
+        return
+    if first.lstrip().startswith(b"["):
+        try:
+            events = msgspec.json.decode(first + b"".join(lines), type=list[msgspec.Raw])
+        except msgspec.DecodeError as error:
+            raise EventError(
+                f"the file begins with a bracket but is not a JSON array: {error}",
+                remedy="Write one array of events, or one event per line.",
+            ) from None
+        for some in _cut((bytes(event) for event in events), events_per_batch):
+            yield len(some), b"[" + b",".join(some) + b"]"
+        return
+    for some in _cut(_chain(first, lines), events_per_batch):
+        yield len(some), b"\n".join(line.rstrip(b"\r\n") for line in some) + b"\n"
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _cut(events: Iterator[bytes], events_per_batch: int) -> Iterator[list[bytes]]:
+    """Group events by number, and by bytes where they are large."""
+    while some := list(islice(events, events_per_batch)):
+        group: list[bytes] = []
+        group_bytes = 0
+        for event in some:
+            if group and group_bytes + len(event) > BATCH_SIZE_BYTES_MAX:
+                yield group
+                group, group_bytes = [], 0
+            group.append(event)
+            group_bytes += len(event)
+        yield group
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--batch", "events_per_batch", type=click.IntRange(1, 65_536), default=1000, show_default=True,
+              help="Events sent together.")  # fmt: skip
+@click.option("--counts", is_flag=True, help="Only count matches, do not name them.")
+@cluster_options
+@json_option
+def publish(
+    connect: Callable[[], Client], file: BinaryIO, events_per_batch: int, counts: bool, as_json: bool
+) -> None:
+    """Publish events and print their matches.
+
+    FILE (- is standard input) holds one JSON object per line, or one array of objects. Output is one line
+    per event; with --json an object per line. The exit code is 1 when an event was refused.
+
+    \b
+    Example:
+      pubsub-cluster publish flights.ndjson --json
+      echo '{"origin": "JFK", "dest": "LAX", "dep_delay": 75}' | pubsub-cluster publish -
+    """
+    event_count = match_count = refused_count = 0
+    with connect() as client:
+        for _, data in read_batches(file, events_per_batch):
+            matches = client.publish(data, answer="counts" if counts else "handles", ids=not counts)
+            for record in event_records(matches, event_count):
+                _print(record, as_json)
+            event_count += matches.event_count
+            match_count += matches.match_count
+            refused_count += len(matches.refused)
+    note(f"{event_count:,} events, {match_count:,} matches, {refused_count:,} refused.")
+    if refused_count:
+        raise SystemExit(EXIT_ERROR)
+
+
+def event_records(matches: Matches, first_event: int) -> Iterator[dict[str, Any]]:
+    """Return one object per event of a batch: its index and its matches, their number, or its error."""
+    for i in range(matches.event_count):
+        record: dict[str, Any] = {"event_index": first_event + i}
+        if i in matches.refused:
+            record["error"] = matches.refused[i].to_dict()
+        elif matches.ids is not None and matches.offsets is not None:
+            record["matches"] = matches.ids[matches.offsets[i] : matches.offsets[i + 1]]
+        elif matches.counts is not None:
+            record["match_count"] = int(matches.counts[i])
+        yield record
+
+
+def _print(record: dict[str, Any], as_json: bool) -> None:
+    from pubsub_cluster.language.errors import error_from_dict
+
+    if as_json:
+        emit_json(record)
+        return
+    name = f"event {record['event_index']}"
+    if "error" in record:
+        note(error_text(error_from_dict(record["error"]), title=f"Error: {name}"))
+    elif "match_count" in record:
+        click.echo(f"{name}: {record['match_count']:,} matches")
+    else:
+        ids = record["matches"]
+        more = f" and {len(ids) - IDS_SHOWN_MAX:,} more" if len(ids) > IDS_SHOWN_MAX else ""
+        names = ": " + ", ".join(ids[:IDS_SHOWN_MAX]) + more if ids else ""
+        click.echo(f"{name}: {len(ids):,} matches{names}")

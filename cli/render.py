@@ -1,0 +1,116 @@
+"""Tables, numbers and nested results as text for a terminal; pure functions from values to lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+CELL_WIDTH_MAX = 96
+RIGHT = ">"
+LEFT = "<"
+
+
+def number(value: float) -> str:
+    """Return a number with thousands separators; floats get at most three digits that matter."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def size(size_bytes: float) -> str:
+    """Return a size in binary units: ``1.5 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def text(value: Any) -> str:
+    """Return one cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool | int | float):
+        return number(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(text(item) for item in value) or "none"
+    return str(value)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[Any]], indent: str = "  ") -> str:
+    """Return rows under headers; columns of numbers are set to the right.
+
+    Parameters
+    ----------
+    headers : sequence of str
+    rows : sequence of sequences
+        As many cells as headers each.
+    """
+    cells = [[shorten(text(cell), CELL_WIDTH_MAX) for cell in row] for row in rows]
+    sides = [RIGHT if _is_numeric([row[i] for row in rows]) else LEFT for i in range(len(headers))]
+    widths = [max(len(line[i]) for line in [list(headers), *cells]) for i in range(len(headers))]
+    lines = [list(headers), ["-" * width for width in widths], *cells]
+    return "\n".join(indent + _line(line, widths, sides) for line in lines)
+
+
+def shorten(line: str, width_max: int) -> str:
+    """Cut a text that is too wide, visibly."""
+    return line if len(line) <= width_max else line[: width_max - 3] + "..."
+
+
+def fields(pairs: dict[str, Any], indent: str = "  ") -> str:
+    """Return ``name  value`` lines, the values in one column."""
+    width = max((len(name) for name in pairs), default=0)
+    return "\n".join(f"{indent}{label(name):<{width}}  {text(value)}" for name, value in pairs.items())
+
+
+def label(name: str) -> str:
+    """Return a field name as words."""
+    return name.replace("_", " ")
+
+
+def nested(value: dict[str, Any], indent: str = "  ") -> str:
+    """Return a nested result: plain fields first, then one block for each object or list of objects."""
+    plain = {name: item for name, item in value.items() if not _is_block(item)}
+    blocks = [fields(plain, indent)] if plain else []
+    for name, item in value.items():
+        if not _is_block(item) or not item:
+            continue
+        body = nested(item, indent + "  ") if isinstance(item, dict) else _records(item, indent + "  ")
+        blocks.append(f"{indent}{label(name)}\n{body}")
+    return "\n\n".join(blocks)
+
+
+def _records(items: list[dict[str, Any]], indent: str) -> str:
+    names = list(dict.fromkeys(name for item in items for name in item))
+    rows = [[_flat(item.get(name)) for name in names] for item in items]
+    return table([label(name) for name in names], rows, indent)
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={text(item)}" for name, item in value.items())
+    return value
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, dict) or (
+        isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+    )
+
+
+def _is_numeric(column: Sequence[Any]) -> bool:
+    known = [cell for cell in column if cell is not None]
+    return bool(known) and all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in known)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], sides: Sequence[str]) -> str:
+    return "  ".join(
+        f"{cell:{side}{width}}" for cell, width, side in zip(cells, widths, sides, strict=True)
+    ).rstrip()

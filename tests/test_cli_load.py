@@ -1,0 +1,123 @@
+"""Reading subscriptions and events from files, with a client that records instead of sending."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pubsub_cluster.cli import load as load_module
+from pubsub_cluster.cli.load import load_lines, read_item
+from pubsub_cluster.cli.main import cli
+from pubsub_cluster.cli.publish import read_batches
+from pubsub_cluster.client import Subscription
+from pubsub_cluster.language.errors import DuplicateIdError, EventError, ExpressionError, PubSubError
+
+
+class RecordingClient:
+    """Answers like a client: an expression ``bad`` is refused."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+
+    def __enter__(self) -> RecordingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def subscribe_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
+        self.items += items
+        return [
+            DuplicateIdError("this id exists", seen=item.get("id"))
+            if item["expr"] == "bad"
+            else Subscription(item.get("id", "x"), 1, 1, False)
+            for item in items
+        ]
+
+
+ATOM = {"attr": "a", "op": "=", "value": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"expr": "a = 1", "id": "x", "owner": "o"}', {"expr": "a = 1", "id": "x", "owner": "o"}),
+        (json.dumps(ATOM).encode(), {"expr": ATOM}),
+        (b'"a = 1"\r\n', {"expr": "a = 1"}),
+        (b'  a = "x" AND NOT b > 2 \n', {"expr": 'a = "x" AND NOT b > 2'}),
+        (b'{"attr": "a", "op": "=", "value": 9007199254740993}', {"expr": {**ATOM, "value": 2**53 + 1}}),
+        (b"\n", None),
+    ],
+)
+def test_forms_of_a_line(line: bytes, expected: dict[str, Any] | None) -> None:
+    assert read_item(line, None) == expected
+
+
+def test_owner_is_for_lines_without_one() -> None:
+    assert read_item(b"a = 1", "ann") == {"expr": "a = 1", "owner": "ann"}
+    assert read_item(b'{"expr": "a = 1", "owner": "bob"}', "ann") == {"expr": "a = 1", "owner": "bob"}
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"expr": ', b"[1]", b'"open', b"\xff = 1", b'{"expr": "a", "onwer": "x"}', b"{]"]
+)
+def test_bad_lines_are_errors(line: bytes) -> None:
+    with pytest.raises(ExpressionError):
+        read_item(line, None)
+
+
+def test_bad_lines_cost_only_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "LINES_PER_CHUNK", 2)
+    client = RecordingClient()
+    lines = [b"a = 1\n", b'{"expr"\n', b"\n", b"bad\n", b"b = 2\n", b"{]"]
+    sizes: list[int] = []
+    tally = load_lines(client, lines, None, lambda size, _: sizes.append(size))  # type: ignore[arg-type]
+    assert [item["expr"] for item in client.items] == ["a = 1", "bad", "b = 2"]
+    assert (tally.loaded_count, tally.refused_count) == (2, 3)
+    assert [number for number, _ in tally.errors] == [2, 4, 6]
+    assert sum(sizes) == sum(map(len, lines))
+
+
+def test_load_reports_lines_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_cluster.cli.common.connect_client", lambda *_: RecordingClient())
+    text = 'a = 1\n{"expr"\nbad\n'
+    result = CliRunner().invoke(cli, ["load", "-"], input=text)
+    assert result.exit_code == 1
+    assert "Loaded 1 subscriptions" in result.stdout
+    assert "Line 2: the line is not JSON" in result.stderr
+    assert "Line 3: this id exists." in result.stderr
+    assert "Refused 2 lines; the others are loaded." in result.stderr
+
+
+def test_load_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_cluster.cli.common.connect_client", lambda *_: RecordingClient())
+    result = CliRunner().invoke(cli, ["load", "-", "--json"], input="a = 1\nbad\n")
+    body = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (body["loaded"], body["refused"]) == (1, 1)
+    assert body["errors"][0]["line"] == 2
+    assert body["errors"][0]["error"]["code"] == "duplicate_id"
+
+
+def test_batches_of_lines_keep_bad_ones_for_the_cluster() -> None:
+    file = io.BytesIO(b'{"a": 1}\n\n{"a": \n{"a": 3}')
+    assert list(read_batches(file, 2)) == [(2, b'{"a": 1}\n{"a": \n'), (1, b'{"a": 3}\n')]
+    assert list(read_batches(io.BytesIO(b"\n"), 2)) == []
+
+
+def test_batches_of_an_array_keep_numbers_as_written() -> None:
+    file = io.BytesIO(b'[{"a": 18446744073709551617},\n {"a": 1.50},\n {"b": [1, 2]}]')
+    found = list(read_batches(file, 2))
+    assert found == [(2, b'[{"a": 18446744073709551617},{"a": 1.50}]'), (1, b'[{"b": [1, 2]}]')]
+    with pytest.raises(EventError, match="not a JSON array"):
+        list(read_batches(io.BytesIO(b'[{"a": 1},\n'), 2))
+
+
+def test_large_events_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_cluster.cli.publish.BATCH_SIZE_BYTES_MAX", 20)
+    file = io.BytesIO(b'{"a": "12345678"}\n' * 3)
+    assert [count for count, _ in read_batches(file, 100)] == [1, 1, 1]
