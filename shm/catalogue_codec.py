@@ -1,12 +1,17 @@
 """Canonical predicates as numbers in columns, and back.
 
-Encoding collects plain Python lists for many predicates at once; the writer turns each into a column slice.
+Encoding goes column by column over many predicates at once: per predicate it costs a microsecond or two.
 A predicate that comes back is equal to the one that went in (an integral number comes back as int).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.language.predicate import CanonicalConstant, Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.values import number_key, number_of_key
@@ -37,9 +42,7 @@ FLAG_IGNORE_CASE = 4
 FLAG_HAS_LO = 8
 FLAG_HAS_HI = 16
 
-PREDICATE_COLUMNS = tuple(name for name in CatalogueColumns._fields if name.startswith("predicate_"))
-CONSTANT_COLUMNS = tuple(name for name in CatalogueColumns._fields if name.startswith("constant_"))
-
+_CONSTANT_COLUMNS = ("constant_kind", "constant_whole", "constant_part", "constant_size")
 _OPERATOR_NUMBER = {name: number for number, name in enumerate(TEXT_OPERATOR_NAMES)}
 _NO_END = (0, 0.0)
 
@@ -59,65 +62,86 @@ class Heap:
         return start
 
 
-class PredicateDraft:
-    """Predicates to be appended: one tuple per predicate and per constant, in the columns' order.
+def encode_predicates(
+    predicates: Sequence[Predicate], number_of: Callable[[str], int], constant_count: int, heap: Heap
+) -> tuple[dict[str, Sequence[Any]], int]:
+    """Return the column values of new predicates and of their constants, and the number of constants after.
 
     Parameters
     ----------
+    predicates : sequence of Predicate
+    number_of : callable
+        Gives an attribute's number by its name.
     constant_count : int
         Constants that are in the catalogue already.
     heap : Heap
+        Takes the bytes of texts.
     """
+    if not predicates:
+        return {}, constant_count
+    kinds, names, value_kinds, los, his, lo_open, hi_open, members, operators, folded, others = zip(
+        *predicates, strict=True
+    )
+    constants: list[tuple[int, int, float, int]] = []
 
-    def __init__(self, constant_count: int, heap: Heap) -> None:
-        self.predicates: list[tuple[Any, ...]] = []
-        self.constants: list[tuple[int, int, float, int]] = []
-        self.constant_end = constant_count  # number of the next constant
-        self._heap = heap
+    def add_constant(kind: ValueKind, constant: CanonicalConstant) -> None:
+        if isinstance(constant, bytes):
+            constants.append((kind, heap.add(constant), 0.0, len(constant)))
+        else:
+            constants.append((kind, *number_key(constant), 0))
 
-    def add(self, predicate: Predicate, attribute: int, other: int) -> None:
-        """Append a predicate whose attributes have these numbers (-1: none)."""
-        kind, _, value_kind, lo, hi, lo_open, hi_open, constants, operator, ignore_case, _ = predicate
-        flags = (lo_open and FLAG_LO_OPEN) | (hi_open and FLAG_HI_OPEN) | (ignore_case and FLAG_IGNORE_CASE)
-        lo_key = hi_key = _NO_END
-        if lo is not None:
-            flags |= FLAG_HAS_LO
-            lo_key = self._end(lo)
-        if hi is not None:
-            flags |= FLAG_HAS_HI
-            hi_key = lo_key if hi is lo else self._end(hi)
-        start = self.constant_end
-        for constant_kind, constant in constants:
-            self._add_constant(constant_kind, constant)
-        self.predicates.append(
-            (
-                kind,
-                attribute,
-                other,
-                value_kind or 0,
-                flags,
-                _OPERATOR_NUMBER[operator],
-                *lo_key,
-                *hi_key,
-                start,
-                len(constants),
-            )
-        )
-
-    def _end(self, end: CanonicalConstant) -> tuple[int, float]:
-        if type(end) is int:  # most are; the general way costs twice as much
-            return end, 0.0
+    def end_key(end: CanonicalConstant | None) -> tuple[int, float]:
+        if end is None:
+            return _NO_END
         if isinstance(end, bytes):
-            self._add_constant(ValueKind.TEXT, end)
-            return self.constant_end - 1, 0.0
+            add_constant(ValueKind.TEXT, end)
+            return constant_count + len(constants) - 1, 0.0
         return number_key(end)
 
-    def _add_constant(self, kind: ValueKind, constant: CanonicalConstant) -> None:
-        self.constant_end += 1
-        if isinstance(constant, bytes):
-            self.constants.append((kind, self._heap.add(constant), 0.0, len(constant)))
-        else:
-            self.constants.append((kind, *number_key(constant), 0))
+    # Most ends are integers, or both ends the same object; the general way costs twice as much.
+    lo_keys = [(lo, 0.0) if type(lo) is int else end_key(lo) for lo in los]
+    hi_keys = [
+        lo_key if hi is lo else (hi, 0.0) if type(hi) is int else end_key(hi)
+        for lo, hi, lo_key in zip(los, his, lo_keys, strict=True)
+    ]
+    member_counts = np.array(list(map(len, members)), np.int64)
+    member_start = constant_count + len(constants) + np.cumsum(member_counts) - member_counts
+    for kind, constant in chain.from_iterable(members):
+        add_constant(kind, constant)
+    values: dict[str, Any] = {
+        "predicate_kind": kinds,
+        "predicate_attribute": [-1 if name is None else number_of(name) for name in names],
+        "predicate_other": [-1 if name is None else number_of(name) for name in others],
+        "predicate_value_kind": [kind or 0 for kind in value_kinds],
+        "predicate_flags": _flags(lo_open, hi_open, folded, los, his),
+        "predicate_operator": [_OPERATOR_NUMBER[operator] for operator in operators],
+        "predicate_constant_start": member_start,
+        "predicate_constant_count": member_counts,
+    }
+    values["predicate_lo_whole"], values["predicate_lo_part"] = zip(*lo_keys, strict=True)
+    values["predicate_hi_whole"], values["predicate_hi_part"] = zip(*hi_keys, strict=True)
+    if constants:
+        values |= zip(_CONSTANT_COLUMNS, zip(*constants, strict=True), strict=True)
+    return values, constant_count + len(constants)
+
+
+def _flags(
+    lo_open: Sequence[bool],
+    hi_open: Sequence[bool],
+    folded: Sequence[bool],
+    los: Sequence[CanonicalConstant | None],
+    his: Sequence[CanonicalConstant | None],
+) -> npt.NDArray[np.uint8]:
+    flags = np.zeros(len(los), np.uint8)
+    for flag, holds in (
+        (FLAG_LO_OPEN, lo_open),
+        (FLAG_HI_OPEN, hi_open),
+        (FLAG_IGNORE_CASE, folded),
+        (FLAG_HAS_LO, [lo is not None for lo in los]),
+        (FLAG_HAS_HI, [hi is not None for hi in his]),
+    ):
+        flags[np.array(holds, np.bool_)] |= flag
+    return flags
 
 
 def decode_predicate(

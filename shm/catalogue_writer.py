@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
-from pubsub_cluster.shm.catalogue_codec import CONSTANT_COLUMNS, PREDICATE_COLUMNS, Heap, PredicateDraft
+from pubsub_cluster.shm.catalogue_codec import Heap, encode_predicates
 from pubsub_cluster.shm.catalogue_store import (
     NO_COUNTS,
     ROWS_AHEAD,
@@ -193,7 +193,6 @@ class _Draft:
         self._attributes = attributes
         self._owners = owners
         self._heap = Heap(counts.heap)
-        self._predicates = PredicateDraft(counts.constants, self._heap)
         self._new_predicates: list[Predicate] = []
         self._new_attributes: list[tuple[str, int, int]] = []  # name, heap start, size
         self._new_owners: list[tuple[str, int, int]] = []
@@ -217,6 +216,9 @@ class _Draft:
             -1 if name is None else self._intern_name(name, self._owners, self._new_owners) for name in owners
         ]
         clause_counts, literal_counts, literals, program_sizes, program = self._number_forms(forms)
+        predicate_values, constant_count = encode_predicates(
+            self._new_predicates, self._number_of_attribute, counts.constants, self._heap
+        )
         id_bytes = [text.encode() for text in ids]
         id_sizes = [len(text) for text in id_bytes]
         slices: _Slices = []
@@ -246,15 +248,15 @@ class _Draft:
         )
         put("literal", counts.literals, literals)
         put("program", counts.program, program)
-        for names, start, items in (
-            (PREDICATE_COLUMNS, counts.predicates, self._predicates.predicates),
-            (CONSTANT_COLUMNS, counts.constants, self._predicates.constants),
-            (("", "attribute_name_start", "attribute_name_size"), counts.attributes, self._new_attributes),
-            (("", "owner_name_start", "owner_name_size"), counts.owners, self._new_owners),
+        starts = {"predicate": counts.predicates, "constant": counts.constants}
+        for name, values in predicate_values.items():
+            put(name, starts[name.partition("_")[0]], values)
+        for kind, start, new in (
+            ("attribute", counts.attributes, self._new_attributes),
+            ("owner", counts.owners, self._new_owners),
         ):
-            for name, values in zip(names, zip(*items, strict=True), strict=bool(items)):
-                if name:
-                    put(name, start, values)
+            put(f"{kind}_name_start", start, [heap_start for _, heap_start, _ in new])
+            put(f"{kind}_name_size", start, [size for _, _, size in new])
         heap = b"".join(chain(self._heap.pieces, id_bytes))
         put("heap", counts.heap, np.frombuffer(heap, np.uint8))
         return slices, CatalogueCounts(
@@ -263,7 +265,7 @@ class _Draft:
             counts.literals + len(literals),
             counts.program + len(program),
             counts.predicates + len(self._new_predicates),
-            self._predicates.constant_end,
+            constant_count,
             counts.heap + len(heap),
             counts.attributes + len(self._new_attributes),
             counts.owners + len(self._new_owners),
@@ -285,7 +287,7 @@ class _Draft:
             for predicate in predicates:
                 literal = known.setdefault(predicate, fresh)
                 if literal == fresh:
-                    self._add_predicate(predicate)
+                    self._new_predicates.append(predicate)
                     fresh += 2
                 positive.append(literal)
             if clauses is None:
@@ -300,14 +302,8 @@ class _Draft:
                 literals.extend([positive[code >> 1] + (code & 1) for code in clause])
         return clause_counts, literal_counts, literals, program_sizes, program
 
-    def _add_predicate(self, predicate: Predicate) -> None:
-        self._new_predicates.append(predicate)
-        attribute, other = predicate.attribute, predicate.other
-        self._predicates.add(
-            predicate,
-            -1 if attribute is None else self._intern_name(attribute, self._attributes, self._new_attributes),
-            -1 if other is None else self._intern_name(other, self._attributes, self._new_attributes),
-        )
+    def _number_of_attribute(self, name: str) -> int:
+        return self._intern_name(name, self._attributes, self._new_attributes)
 
     def _intern_name(self, name: str, known: dict[str, int], new: list[tuple[str, int, int]]) -> int:
         found = known.get(name)
