@@ -47,7 +47,7 @@ class Limits:
     string_size_bytes_max: int = 1 << 20
     name_size_bytes_max: int = 1_024
     events_per_batch_max: int = 65_536
-    batch_size_bytes_max: int = 8 << 20
+    batch_size_bytes_max: int = 4 << 20
     subscriptions_per_request_max: int = 10_000
     matches_per_batch_max: int = 16_000_000
     subscriptions_max: int = 1 << 24

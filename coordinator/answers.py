@@ -1,0 +1,102 @@
+"""Replies kept for a while, so that a request that is sent again gets the answer it had.
+
+Keys are the request id of a change and the (publisher, batch id) of a batch. The window is bounded by
+count and by bytes; the oldest replies leave first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.language.protocol import Buffer, error_frames, reply_frames
+
+Key: TypeAlias = tuple[str, ...]
+REPLIES_MAX = 4_096
+REPLIES_SIZE_BYTES_MAX = 64 << 20
+REPLY_KEPT_SIZE_BYTES_MAX = REPLIES_SIZE_BYTES_MAX // 4
+HEADER_SIZE_BYTES_GUESS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer without the id of the request that it answers.
+
+    Attributes
+    ----------
+    fields : mapping
+        Header fields of a good reply; unused when `error` is set.
+    buffers : sequence of bytes-like
+    error : PubSubError or None
+    """
+
+    fields: Mapping[str, Any]
+    buffers: Sequence[Buffer] = ()
+    error: PubSubError | None = None
+
+    def frames(self, request: str) -> list[Buffer]:
+        """Return the frames that answer `request`."""
+        if self.error is not None:
+            return error_frames(request, self.error)
+        return reply_frames(request, self.fields, self.buffers)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that keeping it takes, roughly for the header and exactly for the buffers."""
+        items = sum(len(value) for value in self.fields.values() if isinstance(value, list | dict))
+        return HEADER_SIZE_BYTES_GUESS * (1 + items) + sum(len(buffer) for buffer in self.buffers)
+
+
+class Waiting(enum.Enum):
+    """The same request is being worked on already."""
+
+    IN_PROGRESS = enum.auto()
+
+
+class ReplyWindow:
+    """Recent replies by key.
+
+    Parameters
+    ----------
+    count_max : int
+    size_bytes_max : int
+    """
+
+    def __init__(self, count_max: int = REPLIES_MAX, size_bytes_max: int = REPLIES_SIZE_BYTES_MAX) -> None:
+        self._count_max = count_max
+        self._size_bytes_max = size_bytes_max
+        self._replies: OrderedDict[Key, Reply] = OrderedDict()
+        self._waiting: dict[Key, tuple[bytes, str]] = {}
+        self.size_bytes = 0
+
+    def begin(self, key: Key, identity: bytes, request: str) -> Reply | Waiting | None:
+        """Register a request.
+
+        Returns
+        -------
+        Reply, Waiting or None
+            The stored reply; `Waiting.IN_PROGRESS` when the same request is being worked on (its reply will go
+            to the last connection that asked); None when the request is new.
+        """
+        stored = self._replies.get(key)
+        if stored is not None:
+            return stored
+        known = key in self._waiting
+        self._waiting[key] = (identity, request)
+        return Waiting.IN_PROGRESS if known else None
+
+    def finish(self, key: Key, reply: Reply, keep: bool = True) -> tuple[bytes, str]:
+        """Store the reply (unless it says "try again"); return the connection and request that wait for it."""
+        asker = self._waiting.pop(key)
+        size_bytes = reply.size_bytes
+        if keep and size_bytes <= REPLY_KEPT_SIZE_BYTES_MAX:
+            self._replies[key] = reply
+            self.size_bytes += size_bytes
+            while len(self._replies) > self._count_max or self.size_bytes > self._size_bytes_max:
+                _, left = self._replies.popitem(last=False)
+                self.size_bytes -= left.size_bytes
+        return asker

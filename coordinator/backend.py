@@ -1,0 +1,167 @@
+"""The coordinator's children: worker and tuner processes, their socket, their deaths.
+
+A child is known by its identity on the socket, which carries its pid, so a message of a dead
+predecessor is told from one of its successor. Deaths are seen on pidfds, in the same poller as the
+sockets.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import zmq
+
+from pubsub_cluster.coordinator.children import Child
+from pubsub_cluster.tuner import messages as tuner_wire
+from pubsub_cluster.workers import messages as worker_wire
+
+WORKER_MODULE = "pubsub_cluster.workers.process"
+TUNER_MODULE = "pubsub_cluster.tuner.process"
+MESSAGES_PER_TURN = 64
+log = logging.getLogger("pubsub_cluster.coordinator")
+
+TUNER = None  # stands for the tuner where a worker index is expected
+
+
+class ChildMessage(NamedTuple):
+    """A message of a live child; `child` is a worker index, or None for the tuner."""
+
+    child: int | None
+    body: bytes
+
+
+class Backend:
+    """Children by worker index (None: the tuner).
+
+    Parameters
+    ----------
+    endpoint : str
+    cpus : list of int
+        CPUs to pin workers to, in turn; empty: no pinning.
+    """
+
+    def __init__(self, endpoint: str, cpus: list[int]) -> None:
+        self._endpoint = endpoint
+        self._cpus = cpus
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(endpoint)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._watched: set[zmq.Socket[bytes] | int] = set()
+        self._children: dict[int | None, Child] = {}
+        self._due: dict[int | None, float] = {}
+        self.pinned: dict[int, int | None] = {}
+
+    # ---- processes -----------------------------------------------------------------------------
+
+    def spawn(self, child: int | None, at_s: float) -> None:
+        """Start this child at a monotonic time (at the next `spawn_due` after it)."""
+        self._due[child] = at_s
+
+    def spawn_due(self, now_s: float) -> Iterator[int | None]:
+        """Start the children that are due; yield them."""
+        for child, at_s in list(self._due.items()):
+            if at_s > now_s:
+                continue
+            del self._due[child]
+            arguments = ["--endpoint", self._endpoint]
+            if child is not None:
+                arguments += ["--worker", str(child)]
+                if self._cpus:
+                    arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
+            started = Child(TUNER_MODULE if child is None else WORKER_MODULE, arguments)
+            self._children[child] = started
+            self._poller.register(started.pidfd, zmq.POLLIN)
+            yield child
+
+    def kill(self, child: int | None) -> None:
+        """Kill a child; its death is reported like any other."""
+        if child in self._children:
+            self._children[child].kill()
+
+    def pid(self, child: int | None) -> int | None:
+        """Return the pid of a running child."""
+        found = self._children.get(child)
+        return found.pid if found else None
+
+    def ended(self, ready: set[object]) -> list[int | None]:
+        """Collect children whose pidfd is among `ready`; return them."""
+        found = [child for child, process in self._children.items() if process.pidfd in ready]
+        for child in found:
+            process = self._children.pop(child)
+            self._poller.unregister(process.pidfd)
+            status = process.reap()
+            log.warning("%s (pid %d) ended with status %d", _name(child), process.pid, status)
+        return found
+
+    # ---- messages ------------------------------------------------------------------------------
+
+    def poll(self, others: list[zmq.Socket[bytes] | int], timeout_ms: int, now_s: float) -> set[object]:
+        """Wait for any socket or file descriptor, or a child that is due; return what is ready."""
+        for other in others:
+            if other not in self._watched:
+                self._watched.add(other)
+                self._poller.register(other, zmq.POLLIN)
+        for at_s in self._due.values():
+            timeout_ms = max(0, min(timeout_ms, int((at_s - now_s) * 1_000)))
+        return {source for source, _ in self._poller.poll(timeout_ms)}
+
+    def receive(self) -> Iterator[ChildMessage]:
+        """Yield what live children have sent, at most a turn's worth."""
+        for _ in range(MESSAGES_PER_TURN):
+            try:
+                identity, body = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            child = self._child_of(identity)
+            if child is not False:
+                yield ChildMessage(child, body)
+
+    def send_worker(self, worker_idx: int, message: worker_wire.ToWorker) -> None:
+        """Send to a worker; one that is gone is about to be reported dead."""
+        self._send(worker_idx, worker_wire.encode(message))
+
+    def send_tuner(self, message: tuner_wire.ToTuner) -> None:
+        """Send to the tuner; if it is gone that is about to be reported."""
+        self._send(TUNER, tuner_wire.encode(message))
+
+    def close(self) -> None:
+        """Tell every child to leave, wait for it, kill what does not."""
+        for child in list(self._children):
+            if child is None:
+                self.send_tuner(tuner_wire.TunerShutdown())
+            else:
+                self.send_worker(child, worker_wire.Shutdown())
+        for process in self._children.values():
+            process.end()
+        self._children.clear()
+        self._socket.close(linger=0)
+        self._context.term()
+
+    def _send(self, child: int | None, body: bytes) -> None:
+        process = self._children.get(child)
+        if process is None:
+            return
+        identity = f"t.{process.pid}" if child is None else f"w{child}.{process.pid}"
+        try:
+            self._socket.send_multipart([identity.encode(), body], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            # Not connected yet (nothing was said to it so far) or just died: its hello or its death follows.
+            if error.errno not in (errno.EHOSTUNREACH, errno.EAGAIN):
+                raise
+
+    def _child_of(self, identity: bytes) -> int | bool | None:
+        for child, process in self._children.items():
+            if identity == (f"t.{process.pid}" if child is None else f"w{child}.{process.pid}").encode():
+                return child
+        return False
+
+
+def _name(child: int | None) -> str:
+    return "the tuner" if child is None else f"worker {child}"

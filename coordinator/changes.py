@@ -1,0 +1,174 @@
+"""Requests that change the catalogue, from arrival to the durable answer.
+
+A request may carry thousands of items. They are staged in slices between which the coordinator serves
+its other sockets, handed to the store as groups, and applied in order when the store reports them
+durable. A request is answered when its last group is; a bad item has its error in the answer and leaves
+the others good.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.coordinator.store import Change, ChangeStore
+from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
+from pubsub_cluster.language.protocol import Op
+
+SLICE_ITEMS = 128  # about 10 ms of work: the longest that other clients wait for a bulk load
+GROUPS_OUTSTANDING_MAX = 64
+
+
+@dataclass(slots=True)
+class ChangeRequest:
+    """A request being worked on."""
+
+    key: tuple[str, ...]
+    op: Op
+    items: list[Any]
+    position: int = 0
+    outstanding: int = 0
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        """Everything is staged and no group is on its way."""
+        return self.position == len(self.items) and not self.outstanding
+
+
+@dataclass(slots=True)
+class _Group:
+    request: ChangeRequest
+    first_result: int
+    result_count: int
+    change_count: int
+
+
+class ChangeDesk:
+    """Stages, commits and applies changes.
+
+    Parameters
+    ----------
+    registry : Registry
+    store : ChangeStore
+    answer : callable
+        ``answer(request_key, fields)`` sends the reply of a finished request.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        store: ChangeStore,
+        answer: Callable[[tuple[str, ...], dict[str, Any]], None],
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._answer = answer
+        self._requests: deque[ChangeRequest] = deque()
+        self._groups: dict[int, _Group] = {}
+        self._failed = False
+
+    def submit(self, key: tuple[str, ...], op: Op, items: Any) -> None:
+        """Take a request.
+
+        Raises
+        ------
+        ProtocolError, LimitError
+            The list is none, or too long; nothing is changed.
+        """
+        if not isinstance(items, list):
+            raise ProtocolError("the items of a change are a JSON list", seen=type(items).__name__)
+        limit = self._registry.limits.subscriptions_per_request_max
+        if len(items) > limit:
+            raise LimitError(
+                "too many changes in one request",
+                seen=len(items),
+                limit=limit,
+                remedy="Split the request.",
+                limit_name="subscriptions_per_request_max",
+            )
+        self._requests.append(ChangeRequest(key, op, items))
+
+    @property
+    def busy(self) -> bool:
+        """There is something to stage now."""
+        return bool(self._requests) and not self._failed and len(self._groups) < GROUPS_OUTSTANDING_MAX
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is staged or on its way to the disk."""
+        return not self._requests and not self._groups
+
+    def work(self) -> None:
+        """Stage one slice of the oldest request and hand it to the store."""
+        if not self.busy:
+            return
+        request = self._requests[0]
+        stage: Callable[[Any], tuple[Change, dict[str, Any]]] = {
+            Op.SUBSCRIBE: self._registry.stage_subscribe,
+            Op.UPDATE: self._registry.stage_update,
+            Op.UNSUBSCRIBE: self._registry.stage_unsubscribe,
+        }[request.op]
+        first_result = len(request.results)
+        changes: list[Change] = []
+        stop = min(request.position + SLICE_ITEMS, len(request.items))
+        for item in request.items[request.position : stop]:
+            try:
+                change, result = stage(item)
+            except PubSubError as error:
+                result = {"ok": False, "error": error.to_dict()}
+            except Exception as error:  # a defect of ours must not take the other items with it
+                result = {"ok": False, "error": _defect(error).to_dict()}
+            else:
+                changes.append(change)
+            request.results.append(result)
+        request.position = stop
+        if request.position == len(request.items):
+            self._requests.popleft()
+        if changes:
+            group = _Group(request, first_result, len(request.results) - first_result, len(changes))
+            request.outstanding += 1
+            # Cannot be full: GROUPS_OUTSTANDING_MAX is below the store's bound.
+            self._groups[self._store.commit(changes)] = group
+        elif request.finished:
+            self._finish(request)
+
+    def committed(self) -> bool:
+        """Take the store's reports; return True when the catalogue changed."""
+        changed = False
+        for report in self._store.poll():
+            group = self._groups.pop(report.group_id)
+            group.request.outstanding -= 1
+            if report.error is None:
+                self._registry.apply(group.change_count)
+                changed = True
+            else:
+                self._failed = True
+                self._refuse(group, report.error)
+            if group.request.finished:
+                self._finish(group.request)
+        if self._failed and not self._groups:
+            self._registry.rollback()
+            self._store.resume()
+            self._failed = False
+        return changed
+
+    def _refuse(self, group: _Group, error: StoreError) -> None:
+        results = group.request.results
+        for idx in range(group.first_result, group.first_result + group.result_count):
+            if results[idx]["ok"]:
+                results[idx] = {"ok": False, "error": error.to_dict()}
+
+    def _finish(self, request: ChangeRequest) -> None:
+        self._answer(request.key, {"results": request.results, "version": self._registry.version})
+
+
+def _defect(error: Exception) -> PubSubError:
+    from pubsub_cluster.language.errors import ClusterError
+
+    return ClusterError(
+        "the change could not be carried out", seen=repr(error), remedy="This is a defect: report it."
+    )

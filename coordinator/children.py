@@ -1,0 +1,60 @@
+"""Child processes: started by module name, watched through a pidfd, never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pubsub_cluster
+
+STOP_GRACE_S = 2.0
+
+
+class Child:
+    """A running child process.
+
+    Attributes
+    ----------
+    pid : int
+    pidfd : int
+        Readable when the process has ended; register it in the poller.
+    """
+
+    def __init__(self, module: str, arguments: list[str]) -> None:
+        command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment())
+        self.pid = self._process.pid
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def kill(self) -> None:
+        """Kill the process; its end is then seen on `pidfd`."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def reap(self) -> int:
+        """Collect an ended process; return its exit status."""
+        status = self._process.wait()
+        os.close(self.pidfd)
+        return status
+
+    def end(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Wait for the process to leave, kill it after `grace_s`, collect it."""
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.reap()
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child: same package, one compute thread."""
+    environment = dict(os.environ)
+    root = str(Path(pubsub_cluster.__file__).parent.parent)
+    known = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{root}{os.pathsep}{known}" if known else root
+    environment["NUMBA_NUM_THREADS"] = "1"
+    return environment

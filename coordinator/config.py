@@ -1,0 +1,103 @@
+"""What an operator can set when a cluster starts; everything has a default that suits the machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pubsub_cluster.language.errors import StartError
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+
+TASKS_PER_WORKER_MAX = 2
+WORKERS_MAX = 256
+DURABILITIES = ("full", "normal")
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """Settings of one cluster.
+
+    Attributes
+    ----------
+    data_dir : Path
+        Holds the durable store, the sockets and the lock; 0700, owned by the user.
+    shards, replicas : int
+        ``workers = shards * replicas``. Shards divide the catalogue (latency), replicas the batches (throughput).
+    pin : bool
+        Pin each worker to one of the CPUs that this process may use.
+    durability : str
+        ``full``: an acknowledged change survives a power loss; ``normal``: it survives a crash of any process.
+    limits : Limits
+    schema : Schema
+        Declared attributes; others are allowed unless it is closed.
+    slab_chunks : int
+        Batches that can be in the cluster at once.
+    result_slot_bytes : int
+        Bytes of one page of a worker's answer.
+    retune_interval_s : float
+        Least time between two generations that are built for new statistics alone.
+    task_timeout_s : float
+        A worker that is silent for so long on one task is replaced.
+    injected_clock : bool
+        Take the time of a batch from its ``at`` field (tests and replays only).
+    partitions : int
+        Parts of a layout that are dealt to shards.
+    """
+
+    data_dir: Path
+    shards: int = 1
+    replicas: int = 1
+    pin: bool = True
+    durability: str = "full"
+    limits: Limits = DEFAULT_LIMITS
+    schema: Schema = field(default=EMPTY_SCHEMA)
+    slab_chunks: int = 8
+    result_slot_bytes: int = 4 << 20
+    retune_interval_s: float = 30.0
+    task_timeout_s: float = 60.0
+    injected_clock: bool = False
+    partitions: int = 64
+
+    def __post_init__(self) -> None:
+        if self.shards < 1 or self.replicas < 1 or self.shards * self.replicas > WORKERS_MAX:
+            raise StartError(
+                "shards and replicas must be at least 1 and their product within the limit",
+                seen=f"shards={self.shards} replicas={self.replicas}",
+                limit=f"{WORKERS_MAX} workers",
+                remedy="Set --shards and --workers accordingly.",
+            )
+        if self.durability not in DURABILITIES:
+            raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
+        if self.slab_chunks < 2:
+            raise StartError("the batch slab needs at least two chunks", seen=self.slab_chunks, limit=2)
+
+    @property
+    def workers(self) -> int:
+        """Number of worker processes."""
+        return self.shards * self.replicas
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON can carry them (`ClusterConfig.from_json` reads it back)."""
+        body = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        body["data_dir"] = str(self.data_dir)
+        body["limits"] = asdict(self.limits)
+        body["schema"] = self.schema.to_json()
+        return body
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> ClusterConfig:
+        """Rebuild settings from `to_json`."""
+        fields = dict(body)
+        fields["data_dir"] = Path(fields["data_dir"])
+        fields["limits"] = Limits(**fields.get("limits", {}))
+        if "schema" in fields:
+            fields["schema"] = Schema.from_json(fields["schema"])
+        return cls(**fields)
+
+
+def allowed_cpus() -> list[int]:
+    """CPUs that this process may run on, in order."""
+    return sorted(os.sched_getaffinity(0))

@@ -1,0 +1,79 @@
+"""When to build a new generation: a pure rule over a few numbers.
+
+A generation is worth building when the delta costs the workers a tenth of their kernel time, when it has
+grown large in any case, when a change of some size has come to rest, or when the sample of events has
+become so much better that access predicates chosen without it are stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DELTA_COST_SHARE_MAX = 0.10
+DELTA_ROWS_MIN = 256  # below this a fold costs more than it can save
+DELTA_ROWS_LARGE_MIN = 16_384
+DELTA_ROWS_LARGE_SHARE = 0.5
+QUIET_S = 0.5
+QUIET_SHARE = 0.01
+SAMPLE_GROWTH = 4.0
+SMOOTHING = 0.2
+
+
+@dataclass(slots=True)
+class FoldPolicy:
+    """Decides when the tuner is asked for a new generation.
+
+    Attributes
+    ----------
+    retune_interval_s : float
+        Least time between two generations built for better statistics alone.
+    """
+
+    retune_interval_s: float
+    base_us: float = 0.0
+    delta_us: float = 0.0
+    base_rows: int = 0
+    rows: int = 0
+    changed_at_s: float = 0.0
+    built_at_s: float = 0.0
+    built_sample_count: int = 0
+    sample_count: int = 0
+    asked: bool = False
+
+    def measured(self, base_us: int, delta_us: int) -> None:
+        """Take the time of one task, split into kernel and delta (moving averages)."""
+        self.base_us += SMOOTHING * (base_us - self.base_us)
+        self.delta_us += SMOOTHING * (delta_us - self.delta_us)
+
+    def changed(self, rows: int, now_s: float) -> None:
+        """The catalogue now has so many rows, or some were removed."""
+        self.rows = rows
+        self.changed_at_s = now_s
+
+    def started(self) -> None:
+        """A build has begun."""
+        self.asked = False
+        self.built_sample_count = self.sample_count
+
+    def published(self, base_rows: int, now_s: float) -> None:
+        """A generation that covers `base_rows` is in force."""
+        self.base_rows = base_rows
+        self.built_at_s = now_s
+        self.delta_us = 0.0
+
+    def reason(self, now_s: float) -> str | None:
+        """Return why a generation should be built now, or None."""
+        if self.asked:
+            return "asked for"
+        delta_rows = self.rows - self.base_rows
+        if delta_rows >= max(DELTA_ROWS_LARGE_MIN, DELTA_ROWS_LARGE_SHARE * self.base_rows):
+            return "large delta"
+        if delta_rows >= DELTA_ROWS_MIN:
+            if self.delta_us > DELTA_COST_SHARE_MAX * self.base_us:
+                return "costly delta"
+            if now_s - self.changed_at_s >= QUIET_S and delta_rows >= QUIET_SHARE * self.base_rows:
+                return "delta at rest"
+        better = self.sample_count >= max(1.0, SAMPLE_GROWTH * self.built_sample_count)
+        if self.base_rows and better and now_s - self.built_at_s >= self.retune_interval_s:
+            return "better statistics"
+        return None

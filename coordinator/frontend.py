@@ -1,0 +1,100 @@
+"""The clients' socket: a ROUTER that never drops silently and never blocks the coordinator.
+
+ROUTER_MANDATORY turns an unreachable or slow peer into an error code, where a plain ROUTER would lose
+the message. A reply that does not fit is not lost either: it stays in the reply window and is sent when
+the client asks again.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+
+import zmq
+
+from pubsub_cluster.language.errors import ProtocolError, PubSubError
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.protocol import FRAME_SLACK_BYTES, Buffer, Message, check_request, parse_message
+
+SEND_QUEUE_MESSAGES_MAX = 1_000
+RECEIVE_QUEUE_MESSAGES_MAX = 1_000
+MESSAGES_PER_TURN = 32
+
+
+class Frontend:
+    """Receives requests and sends replies and notifications.
+
+    Parameters
+    ----------
+    endpoint : str
+        ``ipc://`` inside a private directory.
+    limits : Limits
+    """
+
+    def __init__(self, endpoint: str, limits: Limits) -> None:
+        self._context = zmq.Context()
+        self.socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.LINGER, 0),
+            (zmq.SNDHWM, SEND_QUEUE_MESSAGES_MAX),
+            (zmq.RCVHWM, RECEIVE_QUEUE_MESSAGES_MAX),
+            (zmq.MAXMSGSIZE, limits.batch_size_bytes_max + FRAME_SLACK_BYTES),
+        ):
+            self.socket.setsockopt(option, value)
+        self.socket.bind(endpoint)
+        self.dropped_replies = 0
+
+    def receive(self) -> Iterator[tuple[bytes, Message | PubSubError]]:
+        """Yield what has arrived, at most a turn's worth: a checked request, or why it is none."""
+        for _ in range(MESSAGES_PER_TURN):
+            try:
+                identity, *frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            yield identity.bytes, _checked([frame.buffer for frame in frames])
+
+    def send(self, identity: bytes, frames: Sequence[Buffer]) -> None:
+        """Send a reply; one that the peer cannot take is counted and left to its next request."""
+        try:
+            if not self.offer(identity, frames):
+                self.dropped_replies += 1
+        except ConnectionError:
+            self.dropped_replies += 1
+
+    def offer(self, identity: bytes, frames: Sequence[Buffer]) -> bool:
+        """Send a message if the peer has room; return whether it had.
+
+        Raises
+        ------
+        ConnectionError
+            The peer is gone.
+        """
+        try:
+            self.socket.send_multipart([identity, *frames], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno == errno.EHOSTUNREACH:
+                raise ConnectionError("the peer is gone") from error
+            raise
+        return True
+
+    def close(self) -> None:
+        """Close the socket; what a peer has not taken within a moment is dropped."""
+        self.socket.close(linger=200)
+        self._context.term()
+
+
+def _checked(frames: list[Buffer]) -> Message | PubSubError:
+    request = ""
+    try:
+        message = parse_message(frames)
+        request = message.request
+        check_request(message)
+    except PubSubError as error:
+        error.fields.setdefault("request", request)
+        return error
+    except Exception as error:  # bytes from outside must never stop the loop
+        return ProtocolError("the message cannot be read", seen=repr(error), request=request)
+    return message

@@ -1,0 +1,139 @@
+"""Owners who listen: who is connected, what is on its way to them, what was dropped.
+
+Notifications are *live*: each listener has a bounded queue in its socket; when it is full, the
+notification is dropped, counted, and the receiver is told the count with the next one that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from pubsub_cluster.coordinator.merge import Merged
+from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.language.protocol import Buffer, notify_frames
+from pubsub_cluster.shm.catalogue import CatalogueReader
+
+LISTENERS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class Listener:
+    """One connection that listens for one owner."""
+
+    identity: bytes
+    owner: str
+    sequence: int = 0
+    dropped: int = 0
+
+
+class Listeners:
+    """All listeners.
+
+    Parameters
+    ----------
+    send : callable
+        ``send(identity, frames) -> bool``; False when the connection's queue is full;
+        raises `ConnectionError` when the connection is gone.
+    """
+
+    def __init__(self, send: Callable[[bytes, list[Buffer]], bool]) -> None:
+        self._send = send
+        self._by_owner: dict[str, dict[bytes, Listener]] = {}
+        self.count = 0
+
+    def add(self, identity: bytes, owner: str) -> None:
+        """Let a connection listen for `owner`; again is no error."""
+        if self.count >= LISTENERS_MAX:
+            raise LimitError(
+                "too many listeners",
+                seen=self.count,
+                limit=LISTENERS_MAX,
+                remedy="Listen for several owners from one process, or close idle listeners.",
+                limit_name="LISTENERS_MAX",
+            )
+        found = self._by_owner.setdefault(owner, {})
+        if identity not in found:
+            found[identity] = Listener(identity, owner)
+            self.count += 1
+
+    def remove(self, identity: bytes, owner: str) -> None:
+        """Stop telling a connection; one that does not listen is no error."""
+        found = self._by_owner.get(owner, {})
+        if found.pop(identity, None) is not None:
+            self.count -= 1
+        if not found:
+            self._by_owner.pop(owner, None)
+
+    def notify(
+        self,
+        merged: Merged,
+        catalogue: CatalogueReader,
+        owner_count: int,
+        publisher: str,
+        batch_id: str,
+        event_json: Callable[[int], bytes],
+    ) -> tuple[int, int]:
+        """Tell every listener its matches of one batch; return (sent, dropped) notifications."""
+        sent = dropped = 0
+        if not self._by_owner or not len(merged.rows):
+            return sent, dropped
+        owner_of_match = catalogue.columns.owner[merged.rows]
+        heard = np.zeros(owner_count, np.bool_)
+        for owner_idx in np.unique(owner_of_match).tolist():
+            heard[owner_idx] = catalogue.owner_name(owner_idx) in self._by_owner
+        chosen = np.nonzero(heard[owner_of_match])[0]
+        for owner_idx, matches in _grouped(owner_of_match, chosen):
+            owner = catalogue.owner_name(owner_idx)
+            events = _events_body(merged, matches, event_json)
+            for listener in list(self._by_owner.get(owner, {}).values()):
+                if self._tell(listener, publisher, batch_id, events):
+                    sent += 1
+                else:
+                    dropped += 1
+        return sent, dropped
+
+    def _tell(self, listener: Listener, publisher: str, batch_id: str, events: list[dict[str, Any]]) -> bool:
+        fields = {
+            "owner": listener.owner,
+            "publisher": publisher,
+            "batch_id": batch_id,
+            "sequence": listener.sequence,
+            "dropped": listener.dropped,
+            "events": events,
+        }
+        try:
+            accepted = self._send(listener.identity, notify_frames(fields))
+        except ConnectionError:
+            self.remove(listener.identity, listener.owner)
+            return False
+        listener.sequence += 1
+        listener.dropped = 0 if accepted else listener.dropped + 1
+        return accepted
+
+
+def _grouped(
+    owner_of_match: npt.NDArray[np.int32], chosen: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    order = chosen[np.argsort(owner_of_match[chosen], kind="stable")]
+    owners, starts = np.unique(owner_of_match[order], return_index=True)
+    yield from zip(owners.tolist(), np.split(order, starts[1:]), strict=True)
+
+
+def _events_body(
+    merged: Merged, matches: npt.NDArray[np.int64], event_json: Callable[[int], bytes]
+) -> list[dict[str, Any]]:
+    event_of_match = np.searchsorted(merged.offsets, matches, side="right") - 1
+    body: list[dict[str, Any]] = []
+    for event_idx, handle in zip(event_of_match.tolist(), merged.handles[matches].tolist(), strict=True):
+        if not body or body[-1]["event_index"] != event_idx:
+            body.append(
+                {"event_index": event_idx, "handles": [], "event": orjson.Fragment(event_json(event_idx))}
+            )
+        body[-1]["handles"].append(handle)
+    return body

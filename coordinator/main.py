@@ -1,0 +1,47 @@
+"""Run a coordinator as a process of its own: ``python -m pubsub_cluster.coordinator.main``.
+
+Used by `pubsub_cluster.Cluster` and by ``pubsub-cluster start --detach``. The settings come as JSON on
+standard input; one line of JSON goes to the descriptor of ``--ready-fd``: the status when every worker
+takes tasks, or the error that kept the cluster from starting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import Any
+
+import orjson
+
+from pubsub_cluster.coordinator.config import ClusterConfig
+from pubsub_cluster.coordinator.runtime import run_coordinator
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.shm.lifeline import tie_to_parent
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the coordinator; return the exit status."""
+    parser = argparse.ArgumentParser(prog="pubsub_cluster.coordinator.main")
+    parser.add_argument("--ready-fd", type=int, required=True)
+    parser.add_argument("--parent", type=int, default=None, help="end when this process does")
+    options = parser.parse_args(argv)
+    if options.parent is not None:
+        tie_to_parent(options.parent)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s coordinator %(message)s")
+
+    def tell(body: dict[str, Any]) -> None:
+        with os.fdopen(options.ready_fd, "wb") as pipe:
+            pipe.write(orjson.dumps(body) + b"\n")
+
+    try:
+        config = ClusterConfig.from_json(orjson.loads(sys.stdin.buffer.read()))
+        return run_coordinator(config, on_ready=lambda found: tell({"ready": found}))
+    except PubSubError as error:
+        tell({"error": error.to_dict()})
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,95 @@
+"""Merge the shards' answers of one batch: what the publisher and the owners are told.
+
+Shards answer catalogue rows as of their generation and delta. Here rows that the batch must not see
+are dropped (removed at or before its version, added after it, outside their validity window), rows
+become handles, and each event's handles are ordered and told once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.shm.catalogue import CatalogueReader
+
+HANDLE_BITS = 44  # with events_per_batch_max = 2**16 this leaves room in 64 bits for 2**44 handles
+
+
+class ShardPage(NamedTuple):
+    """One page of one shard: `counts[i]` rows for event ``first_event + i``, grouped in `rows`."""
+
+    first_event: int
+    counts: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32]
+
+
+class Merged(NamedTuple):
+    """Matches of a batch in CSR form.
+
+    Attributes
+    ----------
+    offsets : int64[event_count + 1]
+    handles : uint64[match_count]
+        Ordered within each event, without repeats.
+    rows : int32[match_count]
+        Catalogue row of each match.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    handles: npt.NDArray[np.uint64]
+    rows: npt.NDArray[np.int32]
+
+
+def merge_pages(
+    pages: list[ShardPage], event_count: int, catalogue: CatalogueReader, version: int, now_us: int
+) -> Merged:
+    """Merge all pages of all shards as of (version, now_us).
+
+    Parameters
+    ----------
+    pages : list of ShardPage
+        In any order.
+    event_count : int
+    catalogue : CatalogueReader
+    version : int
+        The batch's version.
+    now_us : int
+        The batch's time of acceptance, microseconds since the epoch.
+    """
+    rows = np.concatenate([page.rows for page in pages]) if pages else np.empty(0, np.int32)
+    events = (
+        np.concatenate(
+            [
+                np.repeat(np.arange(page.first_event, page.first_event + len(page.counts)), page.counts)
+                for page in pages
+            ]
+        )
+        if pages
+        else np.empty(0, np.int64)
+    )
+    columns = catalogue.columns
+    removed = columns.removed_version[rows]
+    visible = ((removed == 0) | (removed > version)) & (columns.added_version[rows] <= version)
+    visible &= (columns.valid_from[rows] <= now_us) & (now_us < columns.valid_until[rows])
+    if not visible.all():
+        rows, events = rows[visible], events[visible]
+    keys = (events.astype(np.uint64) << np.uint64(HANDLE_BITS)) | columns.handle[rows]
+    order = np.argsort(keys)
+    keys = keys[order]
+    if len(keys) > 1:
+        fresh = np.empty(len(keys), np.bool_)
+        fresh[0] = True
+        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+        if not fresh.all():
+            order, keys = order[fresh], keys[fresh]
+    counts = np.bincount((keys >> np.uint64(HANDLE_BITS)).astype(np.int64), minlength=event_count)
+    offsets = np.zeros(event_count + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return Merged(offsets, keys & np.uint64((1 << HANDLE_BITS) - 1), rows[order])
+
+
+def match_counts(merged: Merged) -> npt.NDArray[np.int64]:
+    """Return the number of matches of each event."""
+    return np.diff(merged.offsets)

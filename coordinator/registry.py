@@ -1,0 +1,250 @@
+"""The catalogue's book-keeping: ids, handles, versions, and changes on their way to the disk.
+
+A change is *staged* when it arrives: it gets its version (and a new subscription its handle) and later
+requests are judged as if it were in force. It is *applied* to the shared catalogue when the store
+reports it durable, in version order; only then do batches see it and does its sender get an answer.
+When the store fails, everything staged is forgotten (`rollback`): nothing of it was ever visible.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
+from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, UnknownIdError, WindowError
+from pubsub_cluster.language.expression import Expression
+from pubsub_cluster.language.json_form import expression_from_json
+from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
+from pubsub_cluster.language.normalise import never, normalise
+from pubsub_cluster.language.predicate import NormalForm
+from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.language.text_form import parse_text
+from pubsub_cluster.language.values import check_name
+from pubsub_cluster.shm.catalogue import CatalogueWriter, NewRow
+
+DEFAULT_OWNER = "default"
+_SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
+_UPDATE_KEYS = frozenset({"id", "expr", "valid_from", "valid_until"})
+
+
+class Live(NamedTuple):
+    """What a later change needs to know of a live subscription."""
+
+    row: int  # -1 while staged
+    handle: int
+    owner: str
+    valid_from: int | None
+    valid_until: int | None
+
+
+@dataclass(slots=True)
+class Staged:
+    """A change that waits for the disk."""
+
+    change: Change
+    form: NormalForm | None
+
+
+class Registry:
+    """Owner of the catalogue's ids, handles and versions.
+
+    Parameters
+    ----------
+    catalogue : CatalogueWriter
+        Written only here.
+    schema : Schema
+    limits : Limits
+    """
+
+    def __init__(self, catalogue: CatalogueWriter, schema: Schema, limits: Limits) -> None:
+        self.catalogue = catalogue
+        self.schema = schema
+        self.limits = limits
+        self.version = 0  # of the last applied change
+        self.live_count = 0
+        self._live: dict[str, Live] = {}
+        self._overlay: dict[str, Live | None] = {}
+        self._staged: deque[Staged] = deque()
+        self._next_version = 1
+        self._next_handle = 1
+
+    # ---- staging -------------------------------------------------------------------------------
+
+    def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
+        """Stage a new subscription; return its change and the answer for its sender.
+
+        Raises
+        ------
+        CallerError
+            When the item is not well formed or its id exists; nothing is changed.
+        """
+        body = _object(item, _SUBSCRIBE_KEYS)
+        handle = self._next_handle
+        subscription_id = self._new_id(body.get("id"), handle)
+        owner = check_name(body.get("owner", DEFAULT_OWNER), what="owner", limits=self.limits)
+        window = _window(body.get("valid_from"), body.get("valid_until"))
+        form, expression = self._form(body)
+        self._check_room()
+        change = Change(self._next_version, SUBSCRIBE, handle, subscription_id, owner, expression, *window)
+        self._next_handle += 1
+        self._stage(change, form, Live(-1, handle, owner, *window))
+        return change, {"ok": True, "id": subscription_id, "handle": handle, **_shape(form)}
+
+    def stage_update(self, item: Any) -> tuple[Change, dict[str, Any]]:
+        """Stage a new expression (and window) for a live subscription; it keeps its handle."""
+        body = _object(item, _UPDATE_KEYS)
+        subscription_id, live = self._known(body.get("id"))
+        window = _window(body.get("valid_from", live.valid_from), body.get("valid_until", live.valid_until))
+        form, expression = self._form(body)
+        self._check_room()
+        change = Change(
+            self._next_version, UPDATE, live.handle, subscription_id, live.owner, expression, *window
+        )
+        self._stage(change, form, Live(-1, live.handle, live.owner, *window))
+        return change, {"ok": True, "id": subscription_id, "handle": live.handle, **_shape(form)}
+
+    def stage_unsubscribe(self, subscription_id: Any) -> tuple[Change, dict[str, Any]]:
+        """Stage the removal of a live subscription."""
+        name, live = self._known(subscription_id)
+        change = Change(self._next_version, UNSUBSCRIBE, live.handle, name, live.owner, None, None, None)
+        self._stage(change, None, None)
+        return change, {"ok": True, "id": name, "handle": live.handle}
+
+    def _stage(self, change: Change, form: NormalForm | None, live: Live | None) -> None:
+        self._next_version += 1
+        self._overlay[change.subscription_id] = live
+        self._staged.append(Staged(change, form))
+
+    def _new_id(self, given: Any, handle: int) -> str:
+        if given is None:
+            name = f"s{handle}"
+            while self._find(name) is not None:
+                name += "'"
+            return name
+        name = check_name(given, what="subscription id", limits=self.limits)
+        if self._find(name) is not None:
+            raise DuplicateIdError(
+                "a subscription with this id exists", seen=name, remedy="Use update, or another id."
+            )
+        return name
+
+    def _known(self, given: Any) -> tuple[str, Live]:
+        name = check_name(given, what="subscription id", limits=self.limits)
+        live = self._find(name)
+        if live is None:
+            raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
+        return name, live
+
+    def _find(self, name: str) -> Live | None:
+        if name in self._overlay:
+            return self._overlay[name]
+        return self._live.get(name)
+
+    def _form(self, body: dict[str, Any]) -> tuple[NormalForm, bytes]:
+        if "expr" not in body:
+            raise ExpressionError("the expression is missing", seen=sorted(body), remedy='Give it as "expr".')
+        return self._normalised(body["expr"]), orjson.dumps(body["expr"])
+
+    def _normalised(self, given: Any) -> NormalForm:
+        if isinstance(given, str):
+            expression: Expression = parse_text(given, self.schema, self.limits)
+        else:
+            expression = expression_from_json(given, self.limits)
+        return normalise(expression, self.schema, self.limits)
+
+    def _check_room(self) -> None:
+        self.catalogue.check_room(len(self._staged) + 1)
+
+    # ---- applying ------------------------------------------------------------------------------
+
+    def apply(self, change_count: int) -> None:
+        """Make the next `change_count` staged changes visible: they are durable."""
+        staged = [self._staged.popleft() for _ in range(change_count)]
+        added = [entry for entry in staged if entry.form is not None]
+        next_row = self.catalogue.append_many([_new_row(entry) for entry in added]) if added else 0
+        for entry in staged:
+            change = entry.change
+            before = self._live.get(change.subscription_id)
+            if before is not None:
+                self.catalogue.remove(before.row, change.version)
+            if change.operation == UNSUBSCRIBE:
+                del self._live[change.subscription_id]
+            else:
+                self._live[change.subscription_id] = Live(
+                    next_row, change.handle, change.owner, change.valid_from, change.valid_until
+                )
+                next_row += 1
+            self.version = change.version
+        self.live_count = len(self._live)
+        if not self._staged:
+            self._overlay.clear()
+
+    def rollback(self) -> None:
+        """Forget everything staged: the store could not keep it."""
+        self._staged.clear()
+        self._overlay.clear()
+        self._next_version = self.version + 1
+        # Handles are never reused, so the ones given to the forgotten changes stay unused.
+
+    def replay(self, changes: Iterable[Change], group_size: int = 10_000) -> None:
+        """Apply durable changes of an earlier life."""
+        waiting = 0
+        for change in changes:
+            form = None
+            if change.expression is not None:
+                form = self._normalised(orjson.loads(change.expression))
+            self._staged.append(Staged(change, form))
+            self._next_handle = max(self._next_handle, change.handle + 1)
+            self._next_version = change.version + 1
+            waiting += 1
+            if waiting == group_size:
+                self.apply(waiting)
+                waiting = 0
+        self.apply(waiting)
+
+
+def _new_row(entry: Staged) -> NewRow:
+    change, form = entry.change, entry.form
+    assert form is not None
+    return NewRow(
+        change.handle,
+        change.subscription_id,
+        change.owner,
+        change.version,
+        form,
+        change.valid_from,
+        change.valid_until,
+    )
+
+
+def _shape(form: NormalForm) -> dict[str, Any]:
+    return {"clauses": len(form.clauses) if form.clauses is not None else 0, "never": never(form)}
+
+
+def _object(item: Any, keys: frozenset[str]) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise ExpressionError("a subscription is a JSON object", seen=type(item).__name__, limit=sorted(keys))
+    unknown = item.keys() - keys
+    if unknown:
+        raise ExpressionError("unknown key in a subscription", seen=sorted(unknown), limit=sorted(keys))
+    return item
+
+
+def _window(valid_from: Any, valid_until: Any) -> tuple[int | None, int | None]:
+    for name, value in (("valid_from", valid_from), ("valid_until", valid_until)):
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not INT64_MIN <= value <= INT64_MAX:
+            raise WindowError(f"{name} is a 64-bit integer of microseconds since the epoch", seen=value)
+    if valid_from is not None and valid_until is not None and valid_until <= valid_from:
+        raise WindowError(
+            "the end of a validity window is after its start",
+            seen=[valid_from, valid_until],
+            remedy="Swap them.",
+        )
+    return valid_from, valid_until

@@ -1,0 +1,154 @@
+"""Everything a coordinator holds on the machine: directory, lock, segments; taken in order, given back.
+
+What can be wrong with the machine is said here, before any process is started: a directory that
+another cluster uses or another user owns, a shared-memory file system that is too small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX, ClusterConfig
+from pubsub_cluster.language.errors import SegmentError, StartError
+from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, socket_path
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.counters import CounterSegment
+from pubsub_cluster.shm.owner import current_owner, list_segments, parse_name, sweep_dead, unlink_segment
+from pubsub_cluster.shm.result_slots import ResultSlots
+from pubsub_cluster.shm.slab import BatchSlab
+
+LOCK_FILE = "owner.lock"
+FACTS_FILE = "cluster.json"
+WORKER_SOCKET_NAME = "workers.sock"
+COORDINATOR_COUNTERS = (
+    "batches_accepted",
+    "batches_answered",
+    "batches_refused",
+    "events_refused",
+    "events_matched",
+    "matches",
+    "messages_refused",
+    "changes_applied",
+    "notifications_sent",
+    "notifications_dropped",
+    "worker_restarts",
+    "tuner_restarts",
+    "generations",
+)
+WORKER_COUNTERS = ("tasks", "events", "busy_us")
+
+
+class Resources:
+    """The directory, lock and segments of a running cluster.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+
+    Raises
+    ------
+    StartError
+        Something here cannot be had; everything taken so far is given back.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._undo = contextlib.ExitStack()
+        try:
+            self._take(config)
+        except SegmentError as error:
+            self._undo.close()
+            raise StartError(
+                f"shared memory for the cluster cannot be had: {error.condition}",
+                seen=error.seen,
+                limit=error.limit,
+                remedy=error.remedy or "Give /dev/shm more room, or lower slab_chunks.",
+            ) from error
+        except BaseException:
+            self._undo.close()
+            raise
+
+    def _take(self, config: ClusterConfig) -> None:
+        self.data_dir = ensure_private_dir(config.data_dir)
+        self.cluster_id = hashlib.sha256(os.fsencode(os.path.realpath(self.data_dir))).hexdigest()[:8]
+        self._lock()
+        self.swept = sweep_dead()
+        self.owner = current_owner(self.cluster_id)
+        self.life = f"{self.owner.pid}-{self.owner.start_time_ticks}"
+        self._undo.callback(self._unlink_all)
+        self.client_endpoint = client_endpoint(self.data_dir)
+        self.worker_endpoint = f"ipc://{socket_path(self.data_dir, WORKER_SOCKET_NAME)}"
+        for endpoint in (self.client_endpoint, self.worker_endpoint):
+            path = Path(endpoint.removeprefix("ipc://"))
+            path.unlink(missing_ok=True)  # the lock is ours: the socket of a dead coordinator
+            self._undo.callback(path.unlink, missing_ok=True)
+        workers = config.workers
+        self.catalogue = CatalogueWriter.create(self.owner, config.limits)
+        self.catalogue_reader = CatalogueReader.of(self.catalogue)
+        self.slab = BatchSlab.create(self.owner, config.slab_chunks, config.limits.batch_size_bytes_max)
+        self.results = ResultSlots.create(
+            self.owner, workers * TASKS_PER_WORKER_MAX, config.result_slot_bytes
+        )
+        names = COORDINATOR_COUNTERS + WORKER_COUNTERS
+        self.counters = CounterSegment.create(self.owner, names, workers + 1)
+        self.count = self.counters.writer(workers)
+        self._write_facts()
+
+    def worker_counters(self) -> dict[str, list[int]]:
+        """Return the workers' counters: a list by worker for each name."""
+        found: dict[str, list[int]] = {name: [] for name in WORKER_COUNTERS}
+        for slot in self.counters.snapshot()[: self.config.workers]:
+            for name in WORKER_COUNTERS:
+                found[name].append(slot[name])
+        return found
+
+    def own_counters(self) -> dict[str, int]:
+        """Return the coordinator's own counters."""
+        own = self.counters.snapshot()[self.config.workers]
+        return {name: own[name] for name in COORDINATOR_COUNTERS}
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._undo.close()
+
+    def _lock(self) -> None:
+        path = self.data_dir / LOCK_FILE
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._undo.callback(os.close, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(
+                "the data directory is in use by another coordinator",
+                seen=f"pid {os.pread(handle, 32, 0).decode(errors='replace').strip() or 'unknown'}",
+                remedy=f"Stop it (pubsub-cluster stop --data {self.data_dir}) or choose another --data.",
+                path=str(self.data_dir),
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+
+    def _write_facts(self) -> None:
+        facts: dict[str, Any] = {
+            "pid": self.owner.pid,
+            "life": self.life,
+            "cluster_id": self.cluster_id,
+            "endpoint": self.client_endpoint,
+            "counters_segment": self.counters.name,
+            "workers": self.config.workers,
+        }
+        path = self.data_dir / FACTS_FILE
+        path.write_bytes(orjson.dumps(facts))
+        self._undo.callback(path.unlink, missing_ok=True)
+
+    def _unlink_all(self) -> None:
+        for name in list_segments(self.cluster_id):
+            parts = parse_name(name)
+            if parts is not None and parts.owner == self.owner:
+                unlink_segment(name)

@@ -1,0 +1,453 @@
+"""The coordinator process: sockets, children and the clock around the pure parts.
+
+One thread, one poller. Every message is taken to the part that it concerns; the scheduler's
+instructions are carried out here and nowhere else. The commit thread of the store is the only other
+thread; it reports through a file descriptor in the same poller.
+
+Reading order: `Coordinator.run`, `_on_client`, `_on_publish`, `_on_worker`, `_carry_out`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from pubsub_cluster.coordinator import status as status_page
+from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting
+from pubsub_cluster.coordinator.backend import TUNER, Backend
+from pubsub_cluster.coordinator.batches import BatchDesk
+from pubsub_cluster.coordinator.changes import ChangeDesk
+from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
+from pubsub_cluster.coordinator.folding import FoldPolicy
+from pubsub_cluster.coordinator.frontend import Frontend
+from pubsub_cluster.coordinator.listeners import Listeners
+from pubsub_cluster.coordinator.merge import ShardPage
+from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.coordinator.resources import Resources
+from pubsub_cluster.coordinator.state import (
+    BatchDone,
+    BatchRefused,
+    DiscardPages,
+    GenerationPublished,
+    Instruction,
+    KillWorker,
+    Scheduler,
+    SendWorker,
+    SpawnWorker,
+    UnlinkSegment,
+)
+from pubsub_cluster.coordinator.store import ChangeStore
+from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
+from pubsub_cluster.language.errors import (
+    BusyError,
+    PoisonBatchError,
+    ProtocolError,
+    PubSubError,
+    error_from_dict,
+)
+from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Message, Op
+from pubsub_cluster.language.values import check_name
+from pubsub_cluster.shm.owner import unlink_segment
+from pubsub_cluster.tuner import messages as tuner_wire
+from pubsub_cluster.workers import messages as worker_wire
+
+TICK_MS = 100
+log = logging.getLogger("pubsub_cluster.coordinator")
+
+
+class Coordinator:
+    """One cluster's coordinator.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+    on_ready : callable, optional
+        Called once with the status when every worker takes tasks.
+
+    Raises
+    ------
+    StartError, StoreError
+        The cluster cannot start here; nothing is left behind.
+    """
+
+    def __init__(
+        self, config: ClusterConfig, on_ready: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        self.config = config
+        self._on_ready = on_ready
+        self._stopping = False
+        self.started_s = time.monotonic()
+        self.resources = Resources(config)
+        try:
+            self._open()
+        except BaseException:
+            self.resources.close()
+            raise
+
+    def _open(self) -> None:
+        config, resources = self.config, self.resources
+        self.store = ChangeStore(resources.data_dir, config.durability)
+        self.registry = Registry(resources.catalogue, config.schema, config.limits)
+        self.scheduler = Scheduler(config.shards, config.replicas, config.task_timeout_s)
+        self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
+        self.window = ReplyWindow()
+        self.frontend = Frontend(resources.client_endpoint, config.limits)
+        self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
+        self.listeners = Listeners(self.frontend.offer)
+        self.batches = BatchDesk(config, resources.slab, resources.catalogue_reader, self.listeners)
+        self.changes = ChangeDesk(self.registry, self.store, self._answer_change)
+
+    # ---- the loop ------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Serve until stopped by a signal or a client; return the exit status."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        try:
+            self._carry_out(self.scheduler.start())
+            self.backend.spawn(TUNER, 0.0)
+            self.registry.replay(self.store.replay())
+            self.store.start()
+            self._catalogue_changed()
+            while not self._stopping:
+                self._serve_once()
+            return 0
+        finally:
+            self._close()
+
+    def _serve_once(self) -> None:
+        now_s = time.monotonic()
+        timeout_ms = 0 if self.changes.busy else TICK_MS
+        ready = self.backend.poll([self.frontend.socket, self.store.wake_fd], timeout_ms, now_s)
+        now_s = time.monotonic()
+        # Children's messages come before their deaths: what a worker finished is not done twice.
+        for said in self.backend.receive():
+            self._on_child(said.child, said.body, now_s)
+        for child in self.backend.ended(ready):
+            self._on_death(child, now_s)
+        if self.store.wake_fd in ready and self.changes.committed():
+            self._catalogue_changed()
+        for identity, message in self.frontend.receive():
+            self._on_client(identity, message, now_s)
+        self.changes.work()
+        self._carry_out(self.scheduler.tick(now_s))
+        for child in self.backend.spawn_due(now_s):
+            if child is not None:
+                self.scheduler.worker_spawned(child, now_s)
+        self._fold(now_s)
+
+    def _on_signal(self, number: int, _frame: Any) -> None:
+        self._stopping = True
+
+    def _close(self) -> None:
+        # Each step is taken whatever becomes of the others; the last one named is the first to run.
+        with contextlib.ExitStack() as steps:
+            steps.callback(self.resources.close)
+            steps.callback(self.frontend.close)
+            steps.callback(self.changes.committed)
+            steps.callback(self.store.close)
+            steps.callback(self.backend.close)
+
+    # ---- clients -------------------------------------------------------------------------------
+
+    def _on_client(self, identity: bytes, message: Message | PubSubError, now_s: float) -> None:
+        if isinstance(message, PubSubError):
+            self.resources.count.add("messages_refused", 1)
+            self.frontend.send(
+                identity, Reply({}, error=message).frames(str(message.fields.get("request", "")))
+            )
+            return
+        try:
+            reply = self._handle(identity, message, Op(message.op), now_s)
+        except PubSubError as error:
+            if error.code == "bad_message":
+                self.resources.count.add("messages_refused", 1)
+            reply = Reply({}, error=error)
+        if reply is not None:
+            self.frontend.send(identity, reply.frames(message.request))
+
+    def _handle(self, identity: bytes, message: Message, op: Op, now_s: float) -> Reply | None:
+        header = message.header
+        match op:
+            case Op.PUBLISH:
+                return self._on_publish(identity, message, now_s)
+            case Op.SUBSCRIBE | Op.UPDATE | Op.UNSUBSCRIBE:
+                return self._on_change(identity, message, op)
+            case Op.LISTEN:
+                self.listeners.add(identity, self._owner(header))
+                return Reply({})
+            case Op.UNLISTEN:
+                self.listeners.remove(identity, self._owner(header))
+                return Reply({})
+            case Op.HELLO:
+                return Reply(self._greeting())
+            case Op.STATUS:
+                return Reply(status_page.status(self))
+            case Op.TUNE:
+                return Reply(self._on_tune(str(header["action"])))
+            case Op.STOP:
+                self._stopping = True
+                return Reply({})
+            case Op.PING:
+                return Reply({})
+
+    def _owner(self, header: dict[str, Any]) -> str:
+        return check_name(header["owner"], what="owner", limits=self.config.limits, error=ProtocolError)
+
+    def _greeting(self) -> dict[str, Any]:
+        return {
+            "cluster_id": self.resources.cluster_id,
+            "life": self.resources.life,
+            "version": PROTOCOL_VERSION,
+            "limits": asdict(self.config.limits),
+            "schema": self.config.schema.to_json(),
+        }
+
+    def _on_change(self, identity: bytes, message: Message, op: Op) -> Reply | None:
+        key: Key = ("change", message.request)
+        known = self.window.begin(key, identity, message.request)
+        if isinstance(known, Reply):
+            return known
+        if known is Waiting.IN_PROGRESS:
+            return None
+        try:
+            self.changes.submit(key, op, message.header["ids" if op is Op.UNSUBSCRIBE else "items"])
+        except PubSubError as error:
+            self.window.finish(key, Reply({}, error=error), keep=False)
+            raise
+        return None
+
+    def _answer_change(self, key: Key, fields: dict[str, Any]) -> None:
+        failed = any(result.get("error", {}).get("code") == "store_failed" for result in fields["results"])
+        reply = Reply(fields)
+        identity, request = self.window.finish(key, reply, keep=not failed)
+        self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
+        self.frontend.send(identity, reply.frames(request))
+
+    def _on_publish(self, identity: bytes, message: Message, now_s: float) -> Reply | None:
+        key = self.batches.check(message)
+        known = self.window.begin(key, identity, message.request)
+        if isinstance(known, Reply):
+            return known
+        if known is Waiting.IN_PROGRESS:
+            return None
+        instructions: list[Instruction] = []
+        counts = self.resources.catalogue.counts()
+
+        def bind(chunk_idx: int) -> tuple[int, int]:
+            batch_no, todo = self.scheduler.batch_accepted(tuple(counts), chunk_idx, now_s)
+            instructions.extend(todo)
+            return batch_no, self.scheduler.batches[batch_no].generation
+
+        try:
+            self.batches.accept(message, self.registry.version, counts, bind)
+        except PubSubError as error:
+            self.window.finish(key, Reply({}, error=error), keep=False)
+            raise
+        self.resources.count.add("batches_accepted", 1)
+        self._carry_out(instructions)
+        return None
+
+    def _on_tune(self, action: str) -> dict[str, Any]:
+        if action == "now":
+            self.tuner.policy.asked = True
+            return {"asked": True, "generation": self.scheduler.current}
+        return status_page.tuning(self)
+
+    # ---- children ------------------------------------------------------------------------------
+
+    def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
+        if worker_idx is None:
+            self._on_tuner(tuner_wire.decode_from_tuner(body), now_s)
+        else:
+            self.scheduler.worker_heard(worker_idx, now_s)
+            self._carry_out(self._on_worker(worker_idx, worker_wire.decode_from_worker(body), now_s))
+
+    def _on_worker(self, worker_idx: int, message: worker_wire.FromWorker, now_s: float) -> list[Instruction]:
+        match message:
+            case worker_wire.Hello():
+                return self.scheduler.worker_hello(worker_idx, self._worker_setup(worker_idx), now_s)
+            case worker_wire.Ready():
+                instructions = self.scheduler.worker_ready(worker_idx, now_s)
+                self.backend.pinned[worker_idx] = message.pinned_cpu
+                self._tell_ready()
+                return instructions
+            case worker_wire.LayoutAttached(generation):
+                return self.scheduler.layout_attached(worker_idx, generation, now_s)
+            case worker_wire.Page():
+                return self._on_page(worker_idx, message, now_s)
+            case worker_wire.TaskFailed(task_id, error):
+                return self.scheduler.task_failed(worker_idx, task_id, error_from_dict(error), now_s)
+            case worker_wire.Heartbeat():
+                return []
+
+    def _on_page(self, worker_idx: int, page: worker_wire.Page, now_s: float) -> list[Instruction]:
+        run = self.scheduler.run_of(worker_idx, page.task_id)
+        if run is None:
+            return []
+        if page.base_us or page.delta_us:
+            self.tuner.policy.measured(page.base_us, page.delta_us)
+        shard_idx = self.scheduler.workers[worker_idx].shard_idx
+        answer = ShardPage(*self.resources.results.read_page(run.slot_idx))
+        try:
+            self.batches.add_page(run.batch_no, shard_idx, answer, page.refused)
+        except PubSubError as error:
+            return self.scheduler.task_failed(worker_idx, page.task_id, error, now_s)
+        return self.scheduler.page_read(worker_idx, page.task_id, page.more, now_s)
+
+    def _on_tuner(self, message: tuner_wire.FromTuner, now_s: float) -> None:
+        match message:
+            case tuner_wire.TunerHello():
+                self.backend.send_tuner(self._tuner_setup())
+            case tuner_wire.TunerReady():
+                self.tuner.ready = True
+            case tuner_wire.SampleTaken():
+                chunk_idx = self.tuner.taken_back(message)
+                if chunk_idx is not None:
+                    self.resources.slab.release(chunk_idx)
+            case tuner_wire.Built():
+                self.tuner.built(message, now_s)
+                self._carry_out(
+                    self.scheduler.layout_built(
+                        message.generation,
+                        message.segment,
+                        message.counts,
+                        message.version,
+                        message.partition_cost,
+                    )
+                )
+            case tuner_wire.BuildFailed():
+                log.error("generation %d failed: %s", message.generation, message.error)
+                self.tuner.failed(message)
+            case tuner_wire.TunerHeartbeat():
+                pass
+
+    def _on_death(self, worker_idx: int | None, now_s: float) -> None:
+        if worker_idx is not None:
+            log.warning("worker %d died", worker_idx)
+            self.resources.count.add("worker_restarts", 1)
+            self._carry_out(self.scheduler.worker_died(worker_idx, now_s))
+            return
+        log.warning("the tuner died")
+        self.resources.count.add("tuner_restarts", 1)
+        chunk_idx = self.tuner.died()
+        if chunk_idx is not None:
+            self.resources.slab.release(chunk_idx)
+        self.backend.spawn(TUNER, now_s + RESPAWN_DELAY_S)
+
+    # ---- carrying out --------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case SendWorker(worker_idx, message):
+                    self.backend.send_worker(worker_idx, message)
+                case SpawnWorker(worker_idx, delay_s):
+                    self.backend.spawn(worker_idx, time.monotonic() + delay_s)
+                case KillWorker(worker_idx):
+                    log.warning("worker %d hangs and is killed", worker_idx)
+                    self.backend.kill(worker_idx)
+                case DiscardPages(batch_no, shard_idx):
+                    self.batches.discard_pages(batch_no, shard_idx)
+                case BatchDone(batch_no):
+                    self._batch_done(batch_no)
+                case BatchRefused(batch_no, error):
+                    self._batch_refused(batch_no, error)
+                case GenerationPublished(generation):
+                    self._published(generation)
+                case UnlinkSegment(segment):
+                    unlink_segment(segment)
+
+    def _batch_done(self, batch_no: int) -> None:
+        batch, reply = self.batches.done(batch_no)
+        count = self.resources.count
+        count.add("batches_answered", 1)
+        count.add("events_matched", batch.event_count - len(batch.refused))
+        count.add("events_refused", len(batch.refused))
+        count.add("matches", int(reply.fields["match_count"]))
+        identity, request = self.window.finish(batch.key, reply)
+        self.frontend.send(identity, reply.frames(request))
+        now_s = time.monotonic()
+        if self.tuner.wants_sample(now_s):
+            self.backend.send_tuner(self.tuner.lend(batch.chunk_idx, now_s))
+        else:
+            self.resources.slab.release(batch.chunk_idx)
+
+    def _batch_refused(self, batch_no: int, error: PubSubError) -> None:
+        if isinstance(error, PoisonBatchError):
+            status_page.keep_poison(self, self.batches.open[batch_no], batch_no)
+        batch, reply = self.batches.refuse(batch_no, error)
+        self.resources.count.add("batches_refused", 1)
+        self.resources.slab.release(batch.chunk_idx)
+        identity, request = self.window.finish(batch.key, reply, keep=not isinstance(error, BusyError))
+        self.frontend.send(identity, reply.frames(request))
+
+    def _published(self, generation: int) -> None:
+        self.resources.count.add("generations", 1)
+        base_counts = self.scheduler.generations[generation].base_counts
+        self.tuner.policy.published(base_counts[0], time.monotonic())
+
+    def _catalogue_changed(self) -> None:
+        self.tuner.policy.changed(self.resources.catalogue.counts().rows, time.monotonic())
+
+    def _fold(self, now_s: float) -> None:
+        request = self.tuner.fold(
+            self.resources.catalogue.counts(),
+            self.registry.version,
+            self.scheduler.pending is not None,
+            now_s,
+        )
+        if request is not None:
+            self.backend.send_tuner(request)
+
+    def _tell_ready(self) -> None:
+        if self._on_ready is not None and all(worker.ready for worker in self.scheduler.workers):
+            callback, self._on_ready = self._on_ready, None
+            callback(status_page.status(self))
+
+    def _worker_setup(self, worker_idx: int) -> worker_wire.Setup:
+        resources = self.resources
+        return worker_wire.Setup(
+            self.scheduler.workers[worker_idx].shard_idx,
+            self.config.shards,
+            resources.catalogue.name,
+            resources.slab.name,
+            resources.results.name,
+            resources.counters.name,
+            worker_idx,
+            self.config.schema.to_json(),
+            asdict(self.config.limits),
+        )
+
+    def _tuner_setup(self) -> tuner_wire.TunerSetup:
+        resources = self.resources
+        return tuner_wire.TunerSetup(
+            resources.catalogue.name,
+            resources.slab.name,
+            *resources.owner,
+            self.config.schema.to_json(),
+            asdict(self.config.limits),
+            self.config.partitions,
+        )
+
+
+def run_coordinator(config: ClusterConfig, on_ready: Callable[[dict[str, Any]], None] | None = None) -> int:
+    """Run a cluster in this process until it is stopped; return the exit status.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+    on_ready : callable, optional
+        Called once with the status when every worker takes tasks.
+
+    Raises
+    ------
+    StartError, StoreError
+        The cluster cannot start here; nothing is left behind.
+    """
+    return Coordinator(config, on_ready).run()

@@ -1,0 +1,424 @@
+"""The scheduler of batches, workers and generations: a pure state machine.
+
+Events go in as method calls, with the time passed in; instructions come out as a list. Nothing here
+opens a socket, reads a clock or touches a segment, so every interleaving can be explored in a test.
+
+Rules of the file
+- A batch is bound at acceptance to (generation, counts) and has one task per shard. A task runs on
+  any ready worker of its shard that has the generation mapped and a free result slot.
+- A worker that dies gives its tasks back. The oldest of them is the suspect: a batch that was the
+  suspect in two deaths is refused as poison.
+- A generation becomes current when every ready worker has it mapped. It is dropped and unlinked when
+  it is not current, no worker is about to map it, and no unanswered batch is bound to it; never before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
+from pubsub_cluster.coordinator.dealing import deal_partitions
+from pubsub_cluster.language.errors import PoisonBatchError, PubSubError
+from pubsub_cluster.workers import messages as wire
+
+KILLS_PER_BATCH_MAX = 2
+RESPAWN_DELAY_S_MIN = 0.05
+RESPAWN_DELAY_S_MAX = 5.0
+QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
+STORY_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SendWorker:
+    """Send a message to a worker."""
+
+    worker_idx: int
+    message: wire.ToWorker
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnWorker:
+    """Start a process for this worker after `delay_s`."""
+
+    worker_idx: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KillWorker:
+    """Kill a worker that no longer answers."""
+
+    worker_idx: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardPages:
+    """Forget what this shard has answered for the batch: its task starts anew."""
+
+    batch_no: int
+    shard_idx: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """Every shard has answered: merge, reply, release the chunk."""
+
+    batch_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefused:
+    """The batch cannot be answered: reply with the error, release the chunk."""
+
+    batch_no: int
+    error: PubSubError
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPublished:
+    """New batches are bound to this generation from now on."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnlinkSegment:
+    """Nobody will ask for this segment again."""
+
+    segment: str
+
+
+Instruction: TypeAlias = (
+    SendWorker
+    | SpawnWorker
+    | KillWorker
+    | DiscardPages
+    | BatchDone
+    | BatchRefused
+    | GenerationPublished
+    | UnlinkSegment
+)
+
+
+@dataclass(slots=True)
+class Running:
+    """One attempt at a task."""
+
+    task_id: int
+    batch_no: int
+    slot_idx: int
+
+
+@dataclass(slots=True)
+class Worker:
+    """What the scheduler knows of one worker."""
+
+    worker_idx: int
+    shard_idx: int
+    replica_idx: int
+    alive: bool = False
+    greeted: bool = False  # has said hello in this life: before that it must not be spoken to
+    ready: bool = False
+    attached: set[int] = field(default_factory=set)
+    attaching: set[int] = field(default_factory=set)
+    running: deque[Running] = field(default_factory=deque)
+    free_slots: list[int] = field(default_factory=list)
+    restarts: int = 0
+    quick_deaths: int = 0
+    started_at_s: float = 0.0
+    heard_at_s: float = 0.0
+    story: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
+
+    def tell(self, now_s: float, what: str) -> None:
+        """Remember an event, for the day something goes wrong."""
+        self.story.append(f"{now_s:.6f} {what}")
+
+
+@dataclass(slots=True)
+class Generation:
+    """One layout and who still needs it. Generation 0 is the empty layout: everything is delta."""
+
+    number: int
+    segment: str | None
+    base_counts: wire.Counts
+    version: int
+    shard_of_partition: bytes = b""
+    bound_batches: int = 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """An accepted batch: what it is bound to and which shards still owe an answer."""
+
+    batch_no: int
+    generation: int
+    counts: wire.Counts
+    chunk_idx: int
+    waiting: set[int]
+    running: set[int] = field(default_factory=set)
+    kills: int = 0
+    error: PubSubError | None = None
+
+
+class Scheduler:
+    """Schedules batches on workers and generations over their lives.
+
+    Parameters
+    ----------
+    shards, replicas : int
+    task_timeout_s : float
+        A worker with a task that has not been heard of for so long is killed.
+    """
+
+    def __init__(self, shards: int, replicas: int, task_timeout_s: float) -> None:
+        self.shards = shards
+        self.task_timeout_s = task_timeout_s
+        self.workers = [
+            Worker(idx, shard_idx=idx % shards, replica_idx=idx // shards) for idx in range(shards * replicas)
+        ]
+        self.generations = {0: Generation(0, None, (), 0)}
+        self.current = 0
+        self.pending: int | None = None
+        self.batches: dict[int, Batch] = {}
+        self._queues: list[deque[int]] = [deque() for _ in range(shards)]
+        self._next_task_id = 1
+        self._next_batch_no = 1
+
+    # ---- workers -------------------------------------------------------------------------------
+
+    def start(self) -> list[Instruction]:
+        """Ask for every worker."""
+        return [SpawnWorker(worker.worker_idx, 0.0) for worker in self.workers]
+
+    def worker_spawned(self, worker_idx: int, now_s: float) -> None:
+        """A process was started for this worker."""
+        worker = self.workers[worker_idx]
+        worker.alive = True
+        worker.started_at_s = worker.heard_at_s = now_s
+        worker.tell(now_s, "spawned")
+
+    def worker_hello(self, worker_idx: int, setup: wire.Setup, now_s: float) -> list[Instruction]:
+        """The process speaks: give it its setup and every generation that is in use."""
+        worker = self.workers[worker_idx]
+        worker.greeted, worker.heard_at_s = True, now_s
+        worker.attached = {0}
+        first_slot = worker_idx * TASKS_PER_WORKER_MAX
+        worker.free_slots = list(range(first_slot, first_slot + TASKS_PER_WORKER_MAX))
+        worker.tell(now_s, "hello")
+        out: list[Instruction] = [SendWorker(worker_idx, setup)]
+        out += [
+            self._attach(worker, self.generations[number]) for number in sorted(self.generations) if number
+        ]
+        return out
+
+    def worker_ready(self, worker_idx: int, now_s: float) -> list[Instruction]:
+        """Kernels are compiled; the worker takes tasks."""
+        worker = self.workers[worker_idx]
+        worker.ready, worker.heard_at_s = True, now_s
+        worker.tell(now_s, "ready")
+        return self._publish_if_attached() + self._schedule(now_s)
+
+    def worker_heard(self, worker_idx: int, now_s: float) -> None:
+        """Any sign of life."""
+        self.workers[worker_idx].heard_at_s = now_s
+
+    def worker_died(self, worker_idx: int, now_s: float) -> list[Instruction]:
+        """The process is gone: its tasks go back to their queues, a new process is asked for."""
+        worker = self.workers[worker_idx]
+        out: list[Instruction] = []
+        for position, run in enumerate(worker.running):
+            batch = self.batches[run.batch_no]
+            batch.running.discard(worker.shard_idx)
+            out.append(DiscardPages(batch.batch_no, worker.shard_idx))
+            if position == 0:
+                batch.kills += 1
+            if batch.kills >= KILLS_PER_BATCH_MAX and batch.error is None:
+                batch.error = PoisonBatchError(
+                    "the batch was being matched when its worker died, twice",
+                    seen=batch.kills,
+                    limit=KILLS_PER_BATCH_MAX - 1,
+                    remedy="The batch is kept in the poison folder of the data directory; report it.",
+                    story=list(worker.story)[-8:],
+                )
+            if batch.error is None:
+                batch.waiting.add(worker.shard_idx)
+        requeued = [run.batch_no for run in worker.running if self.batches[run.batch_no].error is None]
+        self._queues[worker.shard_idx].extendleft(reversed(requeued))
+        ended = [run.batch_no for run in worker.running]
+        worker.running.clear()
+        worker.alive = worker.greeted = worker.ready = False
+        worker.attached, worker.attaching = set(), set()
+        worker.restarts += 1
+        worker.quick_deaths = worker.quick_deaths + 1 if now_s - worker.started_at_s < QUIET_LIFE_S else 0
+        worker.tell(now_s, "died")
+        delay_s = min(RESPAWN_DELAY_S_MIN * 2 ** max(0, worker.quick_deaths - 1), RESPAWN_DELAY_S_MAX)
+        out.append(SpawnWorker(worker_idx, delay_s))
+        for batch_no in ended:
+            out += self._finish_if_over(batch_no)
+        return out + self._publish_if_attached() + self._retire() + self._schedule(now_s)
+
+    def tick(self, now_s: float) -> list[Instruction]:
+        """Find workers that hang."""
+        return [
+            KillWorker(worker.worker_idx)
+            for worker in self.workers
+            if worker.alive and worker.running and now_s - worker.heard_at_s > self.task_timeout_s
+        ]
+
+    # ---- generations ---------------------------------------------------------------------------
+
+    def layout_built(
+        self,
+        number: int,
+        segment: str,
+        base_counts: wire.Counts,
+        version: int,
+        partition_cost: list[float],
+    ) -> list[Instruction]:
+        """A generation is complete in its segment: have it mapped by everybody."""
+        if number <= max(self.generations):
+            raise AssertionError(f"generation {number} is not new; known {sorted(self.generations)}")
+        generation = Generation(
+            number, segment, base_counts, version, bytes(deal_partitions(partition_cost, self.shards))
+        )
+        self.generations[number] = generation
+        self.pending = number
+        out: list[Instruction] = [
+            self._attach(worker, generation) for worker in self.workers if worker.greeted
+        ]
+        return out + self._publish_if_attached()
+
+    def layout_attached(self, worker_idx: int, number: int, now_s: float) -> list[Instruction]:
+        """A worker has mapped a generation."""
+        worker = self.workers[worker_idx]
+        worker.attaching.discard(number)
+        worker.attached.add(number)
+        worker.heard_at_s = now_s
+        worker.tell(now_s, f"attached {number}")
+        return self._publish_if_attached() + self._retire() + self._schedule(now_s)
+
+    def _attach(self, worker: Worker, generation: Generation) -> SendWorker:
+        mine = bytes(1 if shard == worker.shard_idx else 0 for shard in generation.shard_of_partition)
+        message = wire.AttachLayout(generation.number, generation.segment or "", generation.base_counts, mine)
+        worker.attaching.add(generation.number)
+        return SendWorker(worker.worker_idx, message)
+
+    def _publish_if_attached(self) -> list[Instruction]:
+        if self.pending is None:
+            return []
+        ready = [worker for worker in self.workers if worker.ready]
+        if not ready or not all(self.pending in worker.attached for worker in ready):
+            return []
+        self.current, self.pending = self.pending, None
+        return [GenerationPublished(self.current), *self._retire()]
+
+    def _retire(self) -> list[Instruction]:
+        out: list[Instruction] = []
+        for number, generation in list(self.generations.items()):
+            if number in (0, self.current, self.pending) or generation.bound_batches:
+                continue
+            if any(number in worker.attaching for worker in self.workers):
+                continue  # told to map it, and not yet heard of: the name must still be there
+            del self.generations[number]
+            for worker in self.workers:
+                if worker.greeted:
+                    worker.attached.discard(number)
+                    out.append(SendWorker(worker.worker_idx, wire.DropLayout(number)))
+            if generation.segment:
+                out.append(UnlinkSegment(generation.segment))
+        return out
+
+    # ---- batches -------------------------------------------------------------------------------
+
+    def batch_accepted(
+        self, counts: wire.Counts, chunk_idx: int, now_s: float
+    ) -> tuple[int, list[Instruction]]:
+        """Bind a batch to this moment and queue its tasks; return its number."""
+        batch = Batch(self._next_batch_no, self.current, counts, chunk_idx, waiting=set(range(self.shards)))
+        self._next_batch_no += 1
+        self.batches[batch.batch_no] = batch
+        self.generations[batch.generation].bound_batches += 1
+        for queue in self._queues:
+            queue.append(batch.batch_no)
+        return batch.batch_no, self._schedule(now_s)
+
+    def run_of(self, worker_idx: int, task_id: int) -> Running | None:
+        """Return the worker's attempt with this id, or None when it is stale."""
+        return next((run for run in self.workers[worker_idx].running if run.task_id == task_id), None)
+
+    def page_read(self, worker_idx: int, task_id: int, more: bool, now_s: float) -> list[Instruction]:
+        """A page of the task was read from its slot; `more` follow."""
+        worker = self.workers[worker_idx]
+        worker.heard_at_s = now_s
+        run = self.run_of(worker_idx, task_id)
+        if run is None:
+            return []
+        if more:
+            return [SendWorker(worker_idx, wire.Continue(task_id))]
+        self._end_run(worker, run)
+        return self._finish_if_over(run.batch_no) + self._schedule(now_s)
+
+    def task_failed(
+        self, worker_idx: int, task_id: int, error: PubSubError, now_s: float
+    ) -> list[Instruction]:
+        """A shard cannot answer: the whole batch is refused once its other tasks are over."""
+        worker = self.workers[worker_idx]
+        worker.heard_at_s = now_s
+        run = self.run_of(worker_idx, task_id)
+        if run is None:
+            return []
+        self._end_run(worker, run)
+        batch = self.batches[run.batch_no]
+        batch.error = batch.error or error
+        return self._finish_if_over(run.batch_no) + self._schedule(now_s)
+
+    def _end_run(self, worker: Worker, run: Running) -> None:
+        worker.running.remove(run)
+        worker.free_slots.append(run.slot_idx)
+        self.batches[run.batch_no].running.discard(worker.shard_idx)
+
+    def _finish_if_over(self, batch_no: int) -> list[Instruction]:
+        batch = self.batches.get(batch_no)
+        if batch is None:
+            return []
+        if batch.error is not None:
+            for shard_idx in batch.waiting:
+                self._queues[shard_idx].remove(batch_no)
+            batch.waiting.clear()
+        if batch.waiting or batch.running:
+            return []
+        del self.batches[batch_no]
+        self.generations[batch.generation].bound_batches -= 1
+        verdict: Instruction = BatchRefused(batch_no, batch.error) if batch.error else BatchDone(batch_no)
+        return [verdict, *self._retire()]
+
+    def _schedule(self, now_s: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for shard_idx, queue in enumerate(self._queues):
+            while queue:
+                batch = self.batches[queue[0]]
+                worker = self._idlest(shard_idx, batch.generation)
+                if worker is None:
+                    break
+                queue.popleft()
+                run = Running(self._next_task_id, batch.batch_no, worker.free_slots.pop())
+                self._next_task_id += 1
+                worker.running.append(run)
+                worker.heard_at_s = (
+                    max(worker.heard_at_s, now_s) if len(worker.running) == 1 else worker.heard_at_s
+                )
+                batch.waiting.discard(shard_idx)
+                batch.running.add(shard_idx)
+                task = wire.Task(run.task_id, batch.generation, batch.counts, batch.chunk_idx, run.slot_idx)
+                out.append(SendWorker(worker.worker_idx, task))
+        return out
+
+    def _idlest(self, shard_idx: int, generation: int) -> Worker | None:
+        able = [
+            worker
+            for worker in self.workers[shard_idx :: self.shards]
+            if worker.ready and worker.free_slots and generation in worker.attached
+        ]
+        return min(able, key=lambda worker: len(worker.running), default=None)

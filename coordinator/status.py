@@ -1,0 +1,120 @@
+"""What the cluster tells about itself, and what it keeps for diagnosis."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pubsub_cluster.shm.owner import SHM_DIRECTORY, list_segments, parse_name
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.batches import OpenBatch
+    from pubsub_cluster.coordinator.runtime import Coordinator
+
+POISON_DIR = "poison"
+POISON_FILES_MAX = 16
+
+
+def status(coordinator: Coordinator) -> dict[str, Any]:
+    """Return the state of the cluster for ``pubsub-cluster status``."""
+    resources, scheduler, config = coordinator.resources, coordinator.scheduler, coordinator.config
+    counts = resources.catalogue.counts()
+    base = scheduler.generations[scheduler.current].base_counts
+    worker_counters = resources.worker_counters()
+    workers = [
+        {
+            "worker": worker.worker_idx,
+            "pid": coordinator.backend.pid(worker.worker_idx),
+            "shard": worker.shard_idx,
+            "replica": worker.replica_idx,
+            "cpu": coordinator.backend.pinned.get(worker.worker_idx),
+            "ready": worker.ready,
+            "tasks_running": len(worker.running),
+            "restarts": worker.restarts,
+            **{name: values[worker.worker_idx] for name, values in worker_counters.items()},
+        }
+        for worker in scheduler.workers
+    ]
+    return {
+        "cluster_id": resources.cluster_id,
+        "pid": resources.owner.pid,
+        "endpoint": resources.client_endpoint,
+        "data_dir": str(resources.data_dir),
+        "uptime_s": round(time.monotonic() - coordinator.started_s, 3),
+        "shards": config.shards,
+        "replicas": config.replicas,
+        "version": coordinator.registry.version,
+        "generation": scheduler.current,
+        "subscriptions": coordinator.registry.live_count,
+        "rows": counts.rows,
+        "delta_rows": counts.rows - (base[0] if base else 0),
+        "batches_open": len(coordinator.batches.open),
+        "chunks_free": resources.slab.free_count,
+        "listeners": coordinator.listeners.count,
+        "counters": resources.own_counters(),
+        "workers": workers,
+        "tuner": {
+            "pid": coordinator.backend.pid(None),
+            "ready": coordinator.tuner.ready,
+            "restarts": coordinator.tuner.restarts,
+            "building": coordinator.tuner.building.generation if coordinator.tuner.building else None,
+            "sampled_events": coordinator.tuner.policy.sample_count,
+        },
+        "segments": _segment_sizes(coordinator),
+    }
+
+
+def tuning(coordinator: Coordinator) -> dict[str, Any]:
+    """Return what ``pubsub-cluster tune show`` prints."""
+    scheduler, policy = coordinator.scheduler, coordinator.tuner.policy
+    current = scheduler.generations[scheduler.current]
+    shard_cost: dict[int, int] = {}
+    for shard_idx in current.shard_of_partition:
+        shard_cost[shard_idx] = shard_cost.get(shard_idx, 0) + 1
+    return {
+        "generation": scheduler.current,
+        "pending": scheduler.pending,
+        "in_use": {str(number): found.bound_batches for number, found in scheduler.generations.items()},
+        "base_rows": policy.base_rows,
+        "delta_rows": policy.rows - policy.base_rows,
+        "kernel_us_per_task": round(policy.base_us, 1),
+        "delta_us_per_task": round(policy.delta_us, 1),
+        "sampled_events": policy.sample_count,
+        "partitions_per_shard": {str(shard): count for shard, count in sorted(shard_cost.items())},
+        "layout": coordinator.tuner.summary,
+        "history": coordinator.tuner.history,
+    }
+
+
+def keep_poison(coordinator: Coordinator, batch: OpenBatch, batch_no: int) -> None:
+    """Keep a batch that killed its worker twice, for diagnosis; at most `POISON_FILES_MAX` of them."""
+    folder = coordinator.resources.data_dir / POISON_DIR
+    folder.mkdir(mode=0o700, exist_ok=True)
+    kept = sorted(folder.iterdir())
+    for old in kept[: len(kept) - POISON_FILES_MAX + 1]:
+        old.unlink()
+    header, buffers = coordinator.batches.payload(batch)
+    facts = {"publisher": batch.publisher, "batch_id": batch.batch_id, "batch": header}
+    path = folder / f"{coordinator.resources.life}-{batch_no:09d}.batch"
+    with path.open("wb") as file:
+        file.write(orjson.dumps({**facts, "buffer_sizes": [memoryview(buffer).nbytes for buffer in buffers]}))
+        file.write(b"\n")
+        for buffer in buffers:
+            file.write(memoryview(buffer).cast("B") if memoryview(buffer).nbytes else b"")
+
+
+def _segment_sizes(coordinator: Coordinator) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for name in list_segments(coordinator.resources.cluster_id):
+        parts = parse_name(name)
+        if parts is None:
+            continue
+        try:
+            with open(f"{SHM_DIRECTORY}/{name}", "rb") as file:
+                sizes[f"{parts.kind}-{parts.generation}"] = os.fstat(file.fileno()).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return sizes

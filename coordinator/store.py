@@ -1,0 +1,230 @@
+"""The durable change table: every acknowledged change of the catalogue, append-only, in SQLite.
+
+One thread owns the connection. Changes are handed to it in groups; it commits everything that has
+queued up meanwhile in one transaction (group commit) and reports back through an event file
+descriptor that the coordinator's poller watches. Nothing is acknowledged before that report. Changes
+reach the table in version order; when a commit fails, every group behind it fails too until the owner
+has rolled back and calls `resume`: what those groups built on was never kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pubsub_cluster.language.errors import StoreError
+
+STORE_FILE = "catalogue.sqlite"
+STORE_FORMAT = "1"
+QUEUED_GROUPS_MAX = 1_024
+BUSY_TIMEOUT_S = 5.0
+
+SUBSCRIBE, UPDATE, UNSUBSCRIBE = 1, 2, 3
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS changes (
+    version INTEGER PRIMARY KEY,
+    operation INTEGER NOT NULL,
+    handle INTEGER NOT NULL,
+    subscription_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    expression BLOB,
+    valid_from INTEGER,
+    valid_until INTEGER
+);
+"""
+_INSERT = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT = "SELECT * FROM changes ORDER BY version"
+
+
+class Change(NamedTuple):
+    """One row of the change table.
+
+    Attributes
+    ----------
+    version : int
+        Strictly increasing.
+    operation : int
+        SUBSCRIBE, UPDATE or UNSUBSCRIBE.
+    handle : int
+    subscription_id, owner : str
+    expression : bytes or None
+        JSON form (or a JSON string with the text form); None for UNSUBSCRIBE.
+    valid_from, valid_until : int or None
+        Microseconds since the epoch.
+    """
+
+    version: int
+    operation: int
+    handle: int
+    subscription_id: str
+    owner: str
+    expression: bytes | None
+    valid_from: int | None
+    valid_until: int | None
+
+
+class Committed(NamedTuple):
+    """The fate of one group: `error` is None when it is durable."""
+
+    group_id: int
+    error: StoreError | None
+
+
+class ChangeStore:
+    """The change table of one data directory.
+
+    Parameters
+    ----------
+    data_dir : Path
+    durability : str
+        ``full`` (synchronous=FULL) or ``normal``.
+
+    Raises
+    ------
+    StoreError
+        When the file cannot be opened, is damaged, or is of another format.
+    """
+
+    def __init__(self, data_dir: Path, durability: str) -> None:
+        self.path = data_dir / STORE_FILE
+        self._durability = durability
+        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._groups: queue.Queue[tuple[int, list[Change]] | None] = queue.Queue(QUEUED_GROUPS_MAX)
+        self._done: deque[Committed] = deque()
+        self._next_group_id = 1
+        self._thread: threading.Thread | None = None
+        self._failure: StoreError | None = None  # set by the thread, cleared by `resume`
+        with self._explained("opened"), contextlib.closing(self._connect()) as connection:
+            connection.executescript(_TABLES)
+            self._check_format(connection)
+
+    def replay(self) -> Iterator[Change]:
+        """Yield every durable change in version order."""
+        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+            for row in connection.execute(_SELECT):
+                yield Change(*row)
+
+    def start(self) -> None:
+        """Start the committing thread."""
+        self._thread = threading.Thread(target=self._run, name="change-store", daemon=True)
+        self._thread.start()
+
+    def commit(self, changes: list[Change]) -> int:
+        """Queue a group of changes; return its number, which `poll` reports later.
+
+        Raises
+        ------
+        StoreError
+            When too many groups wait already.
+        """
+        group_id = self._next_group_id
+        try:
+            self._groups.put_nowait((group_id, changes))
+        except queue.Full:
+            raise StoreError(
+                "too many changes wait for the disk",
+                seen=QUEUED_GROUPS_MAX,
+                limit=QUEUED_GROUPS_MAX,
+                remedy="Send fewer changes at a time, or put the data directory on a faster disk.",
+            ) from None
+        self._next_group_id += 1
+        return group_id
+
+    def poll(self) -> list[Committed]:
+        """Return the groups whose fate is known since the last call."""
+        if self.wake_fd >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.wake_fd)
+        found = []
+        while self._done:
+            found.append(self._done.popleft())
+        return found
+
+    def resume(self) -> None:
+        """Try the disk again after a failure; call it when no group is outstanding."""
+        self._failure = None
+
+    def close(self) -> None:
+        """Commit what is queued and end the thread; `poll` still gives the last reports."""
+        if self._thread is not None:
+            self._groups.put(None)
+            self._thread.join()
+            self._thread = None
+        if self.wake_fd >= 0:
+            os.close(self.wake_fd)
+            self.wake_fd = -1
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        closing = False
+        while not closing:
+            groups, closing = self._take_all()
+            if self._failure is None:
+                try:
+                    with self._explained("written"):
+                        connection = connection or self._connect()
+                        with connection:
+                            for _, changes in groups:
+                                connection.executemany(_INSERT, changes)
+                except StoreError as error:
+                    self._failure = error
+            self._done.extend(Committed(group_id, self._failure) for group_id, _ in groups)
+            os.eventfd_write(self.wake_fd, 1)
+        if connection is not None:
+            connection.close()
+
+    def _take_all(self) -> tuple[list[tuple[int, list[Change]]], bool]:
+        first = self._groups.get()
+        if first is None:
+            return [], True
+        behind, closing = self._drain()
+        return [first, *behind], closing
+
+    def _drain(self) -> tuple[list[tuple[int, list[Change]]], bool]:
+        found: list[tuple[int, list[Change]]] = []
+        while True:
+            try:
+                item = self._groups.get_nowait()
+            except queue.Empty:
+                return found, False
+            if item is None:
+                return found, True
+            found.append(item)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self._durability.upper()}")
+        return connection
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        with connection:
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (STORE_FORMAT,))
+        (found,) = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+        if found != STORE_FORMAT:
+            raise StoreError(
+                "the change table is of another format",
+                seen=found,
+                limit=STORE_FORMAT,
+                remedy="Start the version of pubsub-cluster that wrote this data directory.",
+            )
+
+    @contextlib.contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the change table could not be {verb}",
+                seen=f"{error} ({self.path})",
+                remedy="Nothing of this was acknowledged. Free disk space or restore the file, then try again.",
+            ) from error

@@ -1,0 +1,111 @@
+"""The tuner as the coordinator sees it: its process, the batches lent to it, the build under way.
+
+The tuner borrows a chunk of the slab to sample its events, and builds one generation at a time. When it
+dies, what it borrowed is taken back, a half-written segment is removed, and a new process is started;
+the generation in force is not touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pubsub_cluster.coordinator.folding import FoldPolicy
+from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
+from pubsub_cluster.tuner import messages as wire
+
+SAMPLE_INTERVAL_S = 0.25
+RESPAWN_DELAY_S = 0.5
+HISTORY_LENGTH = 64
+
+
+@dataclass(slots=True)
+class Build:
+    """A generation being built."""
+
+    generation: int
+    reason: str
+    started_s: float
+
+
+@dataclass(slots=True)
+class TunerDesk:
+    """State of the tuner.
+
+    Attributes
+    ----------
+    owner : Owner
+        In whose name the tuner's segments are created.
+    policy : FoldPolicy
+    """
+
+    owner: Owner
+    policy: FoldPolicy
+    ready: bool = False
+    lent_chunk: int | None = None
+    sampled_at_s: float = 0.0
+    building: Build | None = None
+    next_generation: int = 1
+    restarts: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    def wants_sample(self, now_s: float) -> bool:
+        """Lend it the batch that was just answered?"""
+        return self.ready and self.lent_chunk is None and now_s - self.sampled_at_s >= SAMPLE_INTERVAL_S
+
+    def lend(self, chunk_idx: int, now_s: float) -> wire.Sample:
+        """Lend a chunk until `taken_back`."""
+        self.lent_chunk, self.sampled_at_s = chunk_idx, now_s
+        return wire.Sample(chunk_idx)
+
+    def taken_back(self, message: wire.SampleTaken) -> int | None:
+        """The tuner is done with the chunk; return it for release."""
+        self.policy.sample_count = message.held_count
+        chunk_idx, self.lent_chunk = self.lent_chunk, None
+        return chunk_idx
+
+    def fold(self, counts: CatalogueCounts, version: int, pending: bool, now_s: float) -> wire.Fold | None:
+        """Return the request for a new generation if one is due; `pending`: one is still being attached."""
+        if not self.ready or self.building is not None or pending:
+            return None
+        reason = self.policy.reason(now_s)
+        if reason is None:
+            return None
+        self.building = Build(self.next_generation, reason, now_s)
+        self.next_generation += 1
+        self.policy.started()
+        return wire.Fold(self.building.generation, tuple(counts), version)
+
+    def built(self, message: wire.Built, now_s: float) -> None:
+        """A generation is complete; remember how it came about."""
+        build, self.building = self.building, None
+        record = {
+            "generation": message.generation,
+            "reason": build.reason if build else "",
+            "seconds": round(now_s - build.started_s, 3) if build else 0.0,
+            "version": message.version,
+            **message.summary,
+        }
+        self.history = [*self.history[1 - HISTORY_LENGTH :], record]
+        self.summary = record
+
+    def failed(self, message: wire.BuildFailed) -> None:
+        """No generation; it will be tried again when the policy says so."""
+        self.building = None
+        record = {"generation": message.generation, "error": message.error}
+        self.history = [*self.history[1 - HISTORY_LENGTH :], record]
+
+    def died(self) -> int | None:
+        """The process is gone; return the chunk that it had borrowed."""
+        if self.building is not None:
+            # Its name is known, so a half-written segment does not outlive its writer.
+            unlink_segment(str(SegmentName(self.owner, "layout", self.building.generation)))
+            self.policy.asked = True
+        self.building = None
+        self.ready = False
+        self.restarts += 1
+        self.policy.sample_count = self.policy.built_sample_count = 0
+        chunk_idx, self.lent_chunk = self.lent_chunk, None
+        return chunk_idx

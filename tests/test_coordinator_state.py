@@ -1,0 +1,236 @@
+"""The scheduler under every order of events that hypothesis can think of.
+
+The model plays the processes: workers receive their messages in order, answer in pages, attach layouts,
+die at any moment. What must hold whatever happens is written as invariants and checked at the end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pubsub_cluster.coordinator.dealing import deal_partitions
+from pubsub_cluster.coordinator.state import (
+    BatchDone,
+    BatchRefused,
+    DiscardPages,
+    GenerationPublished,
+    Instruction,
+    KillWorker,
+    Scheduler,
+    SendWorker,
+    SpawnWorker,
+    UnlinkSegment,
+)
+from pubsub_cluster.language.errors import LimitError, PoisonBatchError
+from pubsub_cluster.workers import messages as wire
+
+SHARDS, REPLICAS = 2, 2
+SETUP = wire.Setup(0, SHARDS, "c", "s", "r", "n", 0, {}, {})
+
+
+class FakeWorker:
+    """A process: its inbox, what it has mapped, the pages it still owes."""
+
+    def __init__(self) -> None:
+        self.inbox: deque[Any] = deque()
+        self.attached = {0}
+        self.owed: dict[int, int] = {}
+        self.slots: dict[int, int] = {}
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scheduler = Scheduler(SHARDS, REPLICAS, task_timeout_s=10.0)
+        self.now_s = 0.0
+        self.workers: dict[int, FakeWorker | None] = {}
+        self.to_spawn: set[int] = set()
+        self.open: dict[int, int] = {}  # batch -> generation
+        self.pages: dict[tuple[int, int], list[int]] = {}
+        self.answered: dict[int, str] = {}
+        self.deaths_with: dict[int, int] = {}
+        self.published = [0]
+        self.unlinked: set[str] = set()
+        self.next_generation = 1
+        self.carry_out(self.scheduler.start())
+
+    def carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case SendWorker(worker_idx, message):
+                    worker = self.workers.get(worker_idx)
+                    assert worker is not None, "a message to a dead worker"
+                    if isinstance(message, wire.Task):
+                        assert message.slot_idx not in worker.slots.values(), "a slot used twice"
+                        assert message.generation in self.scheduler.workers[worker_idx].attached
+                        worker.slots[message.task_id] = message.slot_idx
+                    worker.inbox.append(message)
+                case SpawnWorker(worker_idx, _):
+                    self.to_spawn.add(worker_idx)
+                case DiscardPages(batch_no, shard_idx):
+                    self.pages.pop((batch_no, shard_idx), None)
+                case BatchDone(batch_no):
+                    for shard_idx in range(SHARDS):
+                        pages = self.pages.pop((batch_no, shard_idx))
+                        assert pages == list(range(pages[0], -1, -1)), "pages of two attempts, or a gap"
+                    self.close(batch_no, "done")
+                case BatchRefused(batch_no, error):
+                    expected = PoisonBatchError if self.deaths_with.get(batch_no, 0) >= 2 else LimitError
+                    assert isinstance(error, expected)
+                    self.close(batch_no, "refused")
+                case GenerationPublished(generation):
+                    assert generation > self.published[-1]
+                    for idx, worker in enumerate(self.scheduler.workers):
+                        assert not worker.ready or generation in worker.attached, idx
+                    self.published.append(generation)
+                case UnlinkSegment(segment):
+                    number = int(segment.removeprefix("layout"))
+                    assert number not in self.open.values(), "unlinked under an unanswered batch"
+                    assert number != self.published[-1]
+                    self.unlinked.add(segment)
+                case KillWorker(worker_idx):
+                    self.die(worker_idx)
+
+    def close(self, batch_no: int, verdict: str) -> None:
+        assert batch_no not in self.answered, "answered twice"
+        self.answered[batch_no] = verdict
+        del self.open[batch_no]
+
+    def die(self, worker_idx: int) -> None:
+        self.workers[worker_idx] = None
+        running = self.scheduler.workers[worker_idx].running
+        if running:
+            suspect = running[0].batch_no
+            self.deaths_with[suspect] = self.deaths_with.get(suspect, 0) + 1
+        self.carry_out(self.scheduler.worker_died(worker_idx, self.now_s))
+
+    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
+    def spawn(self, worker_idx: int) -> None:
+        self.spawn_if_due(worker_idx)
+
+    def spawn_if_due(self, worker_idx: int) -> None:
+        if worker_idx in self.to_spawn:
+            self.to_spawn.discard(worker_idx)
+            self.workers[worker_idx] = FakeWorker()
+            self.scheduler.worker_spawned(worker_idx, self.now_s)
+            self.carry_out(self.scheduler.worker_hello(worker_idx, SETUP, self.now_s))
+
+    @precondition(lambda self: len(self.open) < 6)
+    @rule()
+    def publish(self) -> None:
+        batch_no, instructions = self.scheduler.batch_accepted((len(self.answered),), 0, self.now_s)
+        self.open[batch_no] = self.published[-1]
+        assert self.scheduler.batches[batch_no].generation == self.published[-1]
+        self.carry_out(instructions)
+
+    @precondition(lambda self: self.scheduler.pending is None)
+    @rule()
+    def build(self) -> None:
+        number, self.next_generation = self.next_generation, self.next_generation + 1
+        self.carry_out(self.scheduler.layout_built(number, f"layout{number}", (0,), 0, [1.0, 2.0, 3.0]))
+
+    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1), page_count=st.integers(1, 3))
+    def deliver(self, worker_idx: int, page_count: int) -> None:
+        self.deliver_next(worker_idx, page_count)
+
+    def deliver_next(self, worker_idx: int, page_count: int) -> None:
+        worker = self.workers.get(worker_idx)
+        if worker is None or not worker.inbox:
+            return
+        message = worker.inbox.popleft()
+        self.now_s += 0.01
+        match message:
+            case wire.Setup():
+                self.carry_out(self.scheduler.worker_ready(worker_idx, self.now_s))
+            case wire.AttachLayout(generation):
+                assert f"layout{generation}" not in self.unlinked, "attach of an unlinked segment"
+                self.carry_out(self.scheduler.layout_attached(worker_idx, generation, self.now_s))
+            case wire.DropLayout():
+                pass
+            case wire.Task(task_id):
+                worker.owed[task_id] = page_count
+                self.page(worker_idx, worker, task_id)
+            case wire.Continue(task_id):
+                self.page(worker_idx, worker, task_id)
+
+    def page(self, worker_idx: int, worker: FakeWorker, task_id: int) -> None:
+        worker.owed[task_id] -= 1
+        left = worker.owed[task_id]
+        run = self.scheduler.run_of(worker_idx, task_id)
+        assert run is not None
+        shard_idx = self.scheduler.workers[worker_idx].shard_idx
+        self.pages.setdefault((run.batch_no, shard_idx), []).append(left)
+        if not left:
+            del worker.slots[task_id]
+        self.carry_out(self.scheduler.page_read(worker_idx, task_id, left > 0, self.now_s))
+
+    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
+    def fail(self, worker_idx: int) -> None:
+        worker = self.workers.get(worker_idx)
+        if worker is None or not worker.inbox or not isinstance(worker.inbox[0], wire.Task):
+            return
+        task_id = worker.inbox.popleft().task_id
+        del worker.slots[task_id]
+        self.carry_out(self.scheduler.task_failed(worker_idx, task_id, LimitError("too many"), self.now_s))
+
+    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
+    def crash(self, worker_idx: int) -> None:
+        if self.workers.get(worker_idx) is not None:
+            self.die(worker_idx)
+
+    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
+    def hang(self, worker_idx: int) -> None:
+        self.now_s += 11.0
+        for idx in self.workers:
+            if idx != worker_idx:
+                self.scheduler.worker_heard(idx, self.now_s)
+        self.carry_out(self.scheduler.tick(self.now_s))
+
+    @invariant()
+    def generations_in_use_exist(self) -> None:
+        for generation in self.open.values():
+            assert generation in self.scheduler.generations
+
+    def teardown(self) -> None:
+        for _ in range(200):
+            for worker_idx in range(SHARDS * REPLICAS):
+                self.spawn_if_due(worker_idx)
+                self.deliver_next(worker_idx, 1)
+        assert not self.open, "a batch was never answered"
+        live = {0, self.published[-1]}
+        assert set(self.scheduler.generations) == live, "an old generation was never given back"
+
+
+SchedulerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestScheduler = pytest.mark.timeout(120)(SchedulerMachine.TestCase)
+
+
+def test_partitions_are_dealt_evenly() -> None:
+    shard_of = deal_partitions([5.0, 4.0, 3.0, 3.0, 3.0], 2)
+    loads = [
+        sum(cost for cost, shard in zip([5, 4, 3, 3, 3], shard_of, strict=True) if shard == s) for s in (0, 1)
+    ]
+    assert sorted(loads) == [8, 10]
+    assert deal_partitions([], 3) == []
+    assert deal_partitions([1.0], 3) == [0]
+
+
+def test_a_respawn_loop_backs_off() -> None:
+    scheduler = Scheduler(1, 1, 10.0)
+    delays = []
+    for number in range(10):
+        scheduler.worker_spawned(0, float(number))
+        (spawn,) = [i for i in scheduler.worker_died(0, number + 0.1) if isinstance(i, SpawnWorker)]
+        delays.append(spawn.delay_s)
+    assert delays == sorted(delays)
+    assert delays[0] < 0.1
+    assert delays[-1] == 5.0
+    scheduler.worker_spawned(0, 100.0)
+    (spawn,) = [i for i in scheduler.worker_died(0, 200.0) if isinstance(i, SpawnWorker)]
+    assert spawn.delay_s < 0.1

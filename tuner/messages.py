@@ -1,0 +1,88 @@
+"""Messages between the coordinator and the tuner: small, typed, MessagePack on the socket."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+Counts: TypeAlias = tuple[int, ...]
+
+
+class TunerHello(msgspec.Struct, tag="tuner_hello", frozen=True):
+    """Tuner: I am up and want my setup."""
+
+    pid: int
+
+
+class TunerSetup(msgspec.Struct, tag="tuner_setup", frozen=True):
+    """Coordinator: the segments to read, and whose name new segments carry."""
+
+    catalogue_segment: str
+    slab_segment: str
+    cluster_id: str
+    owner_pid: int
+    owner_start_ticks: int
+    schema: dict[str, Any]
+    limits: dict[str, int]
+    partition_count: int
+
+
+class TunerReady(msgspec.Struct, tag="tuner_ready", frozen=True):
+    """Tuner: mapped and waiting."""
+
+
+class Sample(msgspec.Struct, tag="sample", frozen=True):
+    """Coordinator: the batch in this chunk is yours to sample until you answer `SampleTaken`."""
+
+    chunk_idx: int
+
+
+class SampleTaken(msgspec.Struct, tag="sample_taken", frozen=True):
+    """Tuner: the chunk is free; `event_count` events were added to the sample, which now holds `held_count`."""
+
+    chunk_idx: int
+    event_count: int
+    held_count: int
+
+
+class Fold(msgspec.Struct, tag="fold", frozen=True):
+    """Coordinator: build `generation` from the catalogue as of (counts, version)."""
+
+    generation: int
+    counts: Counts
+    version: int
+
+
+class Built(msgspec.Struct, tag="built", frozen=True):
+    """Tuner: the generation is complete in `segment`; the coordinator owns it from here."""
+
+    generation: int
+    segment: str
+    counts: Counts
+    version: int
+    partition_cost: list[float]
+    summary: dict[str, Any]
+
+
+class BuildFailed(msgspec.Struct, tag="build_failed", frozen=True):
+    """Tuner: no generation; the old one stays in force."""
+
+    generation: int
+    error: dict[str, Any]
+
+
+class TunerHeartbeat(msgspec.Struct, tag="tuner_heartbeat", frozen=True):
+    """Tuner: alive and idle."""
+
+
+class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
+    """Coordinator: leave."""
+
+
+ToTuner: TypeAlias = TunerSetup | Sample | Fold | TunerShutdown
+FromTuner: TypeAlias = TunerHello | TunerReady | SampleTaken | Built | BuildFailed | TunerHeartbeat
+
+encode = msgspec.msgpack.encode
+decode_to_tuner = msgspec.msgpack.Decoder(ToTuner).decode
+decode_from_tuner = msgspec.msgpack.Decoder(FromTuner).decode

@@ -1,0 +1,157 @@
+"""The tuner process: samples live events, builds generations, at low priority.
+
+Started by module name: ``python -m pubsub_cluster.tuner.process``. It reads the catalogue and lent
+batches, writes new segments in the coordinator's name, and decides nothing about when they are used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import time
+from typing import Any
+
+import zmq
+
+from pubsub_cluster.language.batch import decode_payload
+from pubsub_cluster.language.errors import ClusterError, PubSubError
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.layout import LayoutArrays, write_layout
+from pubsub_cluster.shm.lifeline import tie_to_parent
+from pubsub_cluster.shm.owner import Owner
+from pubsub_cluster.shm.slab import SlabReader
+from pubsub_cluster.tuner import messages as wire
+from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.tuner.statistics import EventSample
+
+HEARTBEAT_S = 1.0
+NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
+log = logging.getLogger("pubsub_cluster.tuner")
+
+
+class TunerLoop:
+    """One tuner process.
+
+    Parameters
+    ----------
+    endpoint : str
+        Where the coordinator listens for its processes.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.IDENTITY, f"t.{os.getpid()}".encode())
+        self._socket.connect(endpoint)
+
+    def run(self) -> int:
+        """Serve until told to stop."""
+        self._say(wire.TunerHello(os.getpid()))
+        while True:
+            if not self._socket.poll(int(HEARTBEAT_S * 1_000)):
+                self._say(wire.TunerHeartbeat())
+                continue
+            message = wire.decode_to_tuner(self._socket.recv())
+            match message:
+                case wire.TunerSetup():
+                    self._configure(message)
+                case wire.Sample(chunk_idx):
+                    self._sample(chunk_idx)
+                case wire.Fold():
+                    self._fold(message)
+                case wire.TunerShutdown():
+                    self._context.destroy(linger=0)
+                    return 0
+
+    def _configure(self, setup: wire.TunerSetup) -> None:
+        self._setup = setup
+        self._limits = Limits(**setup.limits)
+        self._schema = Schema.from_json(setup.schema)
+        self._catalogue = CatalogueReader.attach(setup.catalogue_segment)
+        self._slab = SlabReader.attach(setup.slab_segment)
+        self._owner = Owner(setup.cluster_id, setup.owner_pid, setup.owner_start_ticks)
+        self._events = EventSample()
+        self._say(wire.TunerReady())
+
+    def _sample(self, chunk_idx: int) -> None:
+        event_count = 0
+        try:
+            header, buffers = self._slab.read(chunk_idx)
+            raw = decode_payload(header, buffers, self._schema, self._limits)
+            self._events.add(raw)
+            event_count = raw.event_count
+        except PubSubError as error:
+            log.warning("batch not sampled: %s", error)
+        self._say(wire.SampleTaken(chunk_idx, event_count, self._events.event_count))
+
+    def _fold(self, request: wire.Fold) -> None:
+        started_s = time.perf_counter()
+        try:
+            counts = CatalogueCounts(*request.counts)
+            arrays = build_layout(
+                self._catalogue,
+                counts,
+                request.version,
+                self._events,
+                request.generation,
+                partition_count=self._setup.partition_count,
+            )
+            built_s = time.perf_counter()
+            segment = write_layout(arrays, self._owner)
+            summary = {
+                **_summary(arrays),
+                "sampled_events": self._events.event_count,
+                "build_ms": round((built_s - started_s) * 1_000),
+                "write_ms": round((time.perf_counter() - built_s) * 1_000),
+            }
+        except Exception as error:  # the generation in force stays; the coordinator records why
+            log.exception("generation %d could not be built", request.generation)
+            shown = (
+                error
+                if isinstance(error, PubSubError)
+                else ClusterError("the build failed", seen=repr(error))
+            )
+            self._say(wire.BuildFailed(request.generation, shown.to_dict()))
+            return
+        name = segment.name
+        segment.close()
+        cost: list[float] = arrays.partition_cost.tolist()
+        self._say(wire.Built(request.generation, name, request.counts, request.version, cost, summary))
+
+    def _say(self, message: wire.FromTuner) -> None:
+        self._socket.send(wire.encode(message))
+
+
+def _summary(arrays: LayoutArrays) -> dict[str, Any]:
+    """Return the figures of a layout that ``pubsub-cluster tune show`` prints."""
+    return {
+        "subscriptions": len(arrays.row_catalogue),
+        "predicates": len(arrays.predicate_test) // 4,
+        "attributes": len(arrays.attribute_catalogue),
+        "clusters": len(arrays.cluster_partition),
+        "largest_cluster": arrays.cluster_entries_max,
+        "programs": len(arrays.program_row),
+        "text_predicates": len(arrays.bit_catalogue),
+        "expected_cost_per_event": round(float(arrays.partition_cost.sum()), 2),
+        "size_bytes": arrays.size_bytes,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the tuner until it is told to stop or its coordinator dies."""
+    parser = argparse.ArgumentParser(prog="pubsub_cluster.tuner.process")
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args(argv)
+    tie_to_parent(options.parent)
+    os.nice(NICENESS)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s tuner %(message)s")
+    return TunerLoop(options.endpoint).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

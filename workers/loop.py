@@ -1,0 +1,166 @@
+"""The worker's loop: messages from the socket, actions from the machine, matches into result slots."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Any
+
+import numpy as np
+import zmq
+
+from pubsub_cluster.language.batch import decode_payload
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.counters import CounterWriter
+from pubsub_cluster.shm.layout import attach_layout
+from pubsub_cluster.shm.result_slots import ResultSlots
+from pubsub_cluster.shm.slab import SlabReader
+from pubsub_cluster.workers import messages as wire
+from pubsub_cluster.workers.engine import MatchEngine, MatchResult
+from pubsub_cluster.workers.process import HEARTBEAT_S, PageSpan, cut_pages, error_body, now_us
+from pubsub_cluster.workers.state import (
+    Action,
+    Configure,
+    Forget,
+    MapLayout,
+    Match,
+    Stop,
+    UnmapLayout,
+    WorkerMachine,
+    WritePage,
+)
+
+log = logging.getLogger("pubsub_cluster.worker")
+
+
+class Answer:
+    """Matches of one task, cut into pages, until the last page is written."""
+
+    def __init__(self, result: MatchResult, pages: list[PageSpan], first_page: dict[str, Any]) -> None:
+        self.result = result
+        self.pages = pages
+        self.first_page = first_page
+
+
+class WorkerLoop:
+    """One worker process.
+
+    Parameters
+    ----------
+    endpoint : str
+        Where the coordinator listens for workers.
+    worker_idx : int
+    pinned_cpu : int or None
+    """
+
+    def __init__(self, endpoint: str, worker_idx: int, pinned_cpu: int | None) -> None:
+        self._worker_idx = worker_idx
+        self._pinned_cpu = pinned_cpu
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.IDENTITY, f"w{worker_idx}.{os.getpid()}".encode())
+        self._socket.connect(endpoint)
+        self._machine = WorkerMachine()
+        self._answers: dict[int, Answer] = {}
+        self._running = True
+
+    def run(self) -> int:
+        """Serve until told to stop."""
+        self._say(wire.Hello(self._worker_idx, os.getpid()))
+        while self._running:
+            if self._socket.poll(int(HEARTBEAT_S * 1_000)):
+                message = wire.decode_to_worker(self._socket.recv())
+                for action in self._machine.receive(message):
+                    self._do(action)
+            else:
+                self._say(wire.Heartbeat())
+        self._context.destroy(linger=0)
+        return 0
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Configure(setup):
+                self._configure(setup)
+            case MapLayout(message):
+                layout = attach_layout(message.segment)
+                mine = np.frombuffer(message.partition_mine, np.uint8)
+                counts = CatalogueCounts(*message.base_counts)
+                self._engine.attach_layout(message.generation, layout, counts, mine)
+                self._say(wire.LayoutAttached(message.generation))
+            case UnmapLayout(generation):
+                self._engine.drop_layout(generation)
+            case Match(task):
+                self._match(task)
+            case WritePage():
+                self._write_page(action)
+            case Forget(task_id):
+                del self._answers[task_id]
+            case Stop():
+                self._running = False
+
+    def _configure(self, setup: wire.Setup) -> None:
+        started_us = now_us()
+        self._setup = setup
+        self._limits = Limits(**setup.limits)
+        self._schema = Schema.from_json(setup.schema)
+        self._slab = SlabReader.attach(setup.slab_segment)
+        self._slots = ResultSlots.attach(setup.results_segment)
+        self._counters = CounterWriter.attach(setup.counters_segment, setup.counter_slot)
+        self._engine = MatchEngine(
+            CatalogueReader.attach(setup.catalogue_segment), self._schema, self._limits
+        )
+        self._engine.warm_up()
+        self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
+
+    def _match(self, task: wire.Task) -> None:
+        started_us = now_us()
+        cpu_started_ns = time.process_time_ns()
+        try:
+            header, buffers = self._slab.read(task.chunk_idx)
+            raw = decode_payload(header, buffers, self._schema, self._limits)
+            decoded_us = now_us()
+            result = self._engine.match(
+                raw,
+                task.generation,
+                CatalogueCounts(*task.counts),
+                self._setup.shard_idx,
+                self._setup.shard_count,
+            )
+        except Exception as error:  # any failure is this batch's answer, never the worker's end
+            if not isinstance(error, PubSubError):
+                log.exception("task %d failed", task.task_id)
+            self._machine.failed(task.task_id)
+            self._say(wire.TaskFailed(task.task_id, error_body(error)))
+            return
+        matched_us = now_us()
+        first_page = {
+            "refused": {event_idx: error.to_dict() for event_idx, error in raw.refused.items()},
+            "decode_us": decoded_us - started_us,
+            "base_us": matched_us - decoded_us - result.delta_us,
+            "delta_us": result.delta_us,
+        }
+        pages = cut_pages(result.event_offsets, self._slots.page_rows_max, self._slots.page_events_max)
+        self._answers[task.task_id] = Answer(result, pages, first_page)
+        self._counters.add("tasks", 1)
+        self._counters.add("events", raw.event_count)
+        self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
+        for action in self._machine.matched(task.task_id, len(pages)):
+            self._do(action)
+
+    def _write_page(self, action: WritePage) -> None:
+        answer = self._answers[action.task_id]
+        page = answer.pages[action.page_idx]
+        rows = answer.result.rows[page.row_start : page.row_stop]
+        self._slots.write_page(action.slot_idx, page.first_event, page.counts, rows)
+        facts: dict[str, Any] = {"refused": {}, "decode_us": 0, "base_us": 0, "delta_us": 0}
+        if action.page_idx == 0:
+            facts = answer.first_page
+        self._say(wire.Page(action.task_id, action.more, **facts))
+
+    def _say(self, message: wire.FromWorker) -> None:
+        self._socket.send(wire.encode(message))

@@ -1,0 +1,100 @@
+"""The worker process: a socket, the mapped segments and the in-process engine around `WorkerMachine`.
+
+Started by module name: ``python -m pubsub_cluster.workers.process``. It pins itself before numba is
+imported, says `Hello`, compiles its kernels, says `Ready`, and then lives from message to message. It
+holds no state that cannot be given to its successor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.shm.lifeline import pin_to, tie_to_parent
+
+HEARTBEAT_S = 1.0
+log = logging.getLogger("pubsub_cluster.worker")
+
+
+class PageSpan(NamedTuple):
+    """The part of an answer that one page carries."""
+
+    first_event: int
+    counts: npt.NDArray[np.int32]
+    row_start: int
+    row_stop: int
+
+
+def cut_pages(offsets: npt.NDArray[np.int64], rows_max: int, events_max: int) -> list[PageSpan]:
+    """Cut an answer into pages; an event with more than `rows_max` rows is spread over several.
+
+    Parameters
+    ----------
+    offsets : int64[event_count + 1]
+        Start of each event's rows.
+    rows_max, events_max : int
+        What one page holds.
+
+    Returns
+    -------
+    list of PageSpan
+        At least one; together they cover every event and row once, in order.
+    """
+    event_count = len(offsets) - 1
+    pages: list[PageSpan] = []
+    event, row = 0, 0
+    while event < event_count or not pages:
+        stop_row = row + rows_max
+        # Last event that ends within the page, then perhaps a piece of the next one.
+        last = int(np.searchsorted(offsets, stop_row, side="right")) - 1
+        last = min(max(last, event), event + events_max, event_count)
+        bounds = np.concatenate(([row], offsets[event + 1 : last + 1]))
+        if last < event_count and last - event < events_max and offsets[last] < stop_row < offsets[last + 1]:
+            bounds = np.append(bounds, stop_row)
+        pages.append(PageSpan(event, np.diff(bounds).astype(np.int32), row, int(bounds[-1])))
+        row = int(bounds[-1])
+        event = last
+    return pages
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a worker until it is told to stop or its coordinator dies."""
+    parser = argparse.ArgumentParser(prog="pubsub_cluster.workers.process")
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--worker", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--cpu", type=int, default=None)
+    options = parser.parse_args(argv)
+    tie_to_parent(options.parent)
+    pinned = pin_to(options.cpu)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s worker %(message)s")
+    if options.cpu is not None and pinned is None:
+        log.warning("cannot pin to CPU %d here; running unpinned", options.cpu)
+
+    from pubsub_cluster.workers.loop import WorkerLoop
+
+    return WorkerLoop(options.endpoint, options.worker, pinned).run()
+
+
+def now_us() -> int:
+    """Return a monotonic time in microseconds."""
+    return time.perf_counter_ns() // 1_000
+
+
+def error_body(error: Exception) -> dict[str, Any]:
+    """Return any error as a dictionary for the wire."""
+    from pubsub_cluster.language.errors import ClusterError, PubSubError
+
+    if isinstance(error, PubSubError):
+        return error.to_dict()
+    remedy = "This is a defect: report it with the worker's log."
+    return ClusterError("the worker failed", seen=repr(error), remedy=remedy).to_dict()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
