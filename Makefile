@@ -1,0 +1,77 @@
+# Every target does its own set-up: Python 3.11 or later, with its venv module, is all that must be there.
+#
+#   make demo    install and run the flights demonstration       make test     the tests
+#   make lint types docs-check kernels wheel-check               what .ci/run adds to them
+#
+# Variables: PYTHON=python3.12 (interpreter for .venv), DEMO_FLAGS='--flights 40000', PYTEST_FLAGS='-k name'.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test lint format types docs docs-check kernels wheel-check clean help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+DEMO_FLAGS ?=
+PYTEST_FLAGS ?=
+KERNEL_TESTS = $(wildcard tests/test_kernels_*.py)
+CHECKED_CACHE := $(VENV)/kernels-boundscheck
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+# Documents that are generated from the code; docs-check fails when one of them is stale.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pubsub_cluster.shm.columns
+	$(BIN)/python -m pubsub_cluster.cli.reference
+
+docs-check: $(VENV)/.installed-dev
+	$(BIN)/python -m pubsub_cluster.shm.columns --check
+	$(BIN)/python -m pubsub_cluster.cli.reference --check
+
+# The same tests three ways: as plain Python under coverage, compiled, and compiled with bounds checks.
+kernels: $(VENV)/.installed-dev
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --branch --source=workers/kernels -m pytest -q $(KERNEL_TESTS)
+	$(BIN)/coverage report --show-missing --fail-under=$(KERNEL_COVERAGE)
+	$(BIN)/python -m pytest -q $(KERNEL_TESTS)
+	NUMBA_BOUNDSCHECK=1 PUBSUB_CLUSTER_CACHE=$(abspath $(CHECKED_CACHE)) $(BIN)/python -m pytest -q $(KERNEL_TESTS)
+
+KERNEL_COVERAGE := 90
+
+# The wheel, installed where nothing of this folder can be seen, starts a cluster and matches an event.
+wheel-check: $(VENV)/.installed-dev
+	.ci/wheel-check $(BIN)/python
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage demo-output
+
+# -- set-up: a virtual environment, and an editable install that is repeated when pyproject.toml changes --
+
+$(BIN)/python:
+	@.ci/make-venv $(VENV) $(PYTHON)
+
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[dev,demo]'
+	@touch $(VENV)/.installed-demo $@
