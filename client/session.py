@@ -72,10 +72,9 @@ class Session:
             self._pump(lambda: self._greeted(start_s), start_s + self.timeout_s)
             if self.connection.hello_error is not None:
                 raise self.connection.hello_error
-            if self.connection.hello is not None:
-                _check_version(self.connection.hello)
         if self.connection.hello is None:
             raise self.connection.no_reply("no cluster answered at the endpoint")
+        _check_version(self.connection.hello)
         return self.connection.hello
 
     def send(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Request:

@@ -465,8 +465,9 @@ def test_closing_the_client_ends_its_listeners(cluster: FakeCluster, client: Cli
 
 def test_another_version_of_the_protocol_is_said(cluster: FakeCluster, client: Client) -> None:
     cluster.script = lambda _, m: reply_frames(m.request, {"version": 2}) if m.op == Op.HELLO else None
-    with pytest.raises(ProtocolError, match="another version"):
-        client.ping()
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="another version"):
+            client.ping()
 
 
 # -- the rest --------------------------------------------------------------------------------------
