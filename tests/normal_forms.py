@@ -1,0 +1,101 @@
+"""What a normal form means, in plain Python: an oracle for everything that makes or stores normal forms."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pubsub_cluster.language.predicate import NormalForm, Predicate, PredicateKind, ValueKind
+from pubsub_cluster.language.text_match import compile_text
+
+_COMPARE = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Values = Mapping[str, tuple[Any, ...]]
+
+
+def typed(value: Any) -> tuple[ValueKind, Any]:
+    """Kind and constant of a canonical event value."""
+    if isinstance(value, bool):
+        return ValueKind.BOOLEAN, value
+    if isinstance(value, str):
+        return ValueKind.TEXT, value.encode()
+    return ValueKind.NUMBER, value
+
+
+def predicate_holds(predicate: Predicate, values: Values) -> bool:
+    """Whether some value satisfies a predicate; `values` as `flatten_event` gives them."""
+    if predicate.kind is PredicateKind.COMPARE:
+        compare = _COMPARE[predicate.text_operator]
+        return any(
+            compare(left, right)
+            for left_kind, left in map(typed, values.get(str(predicate.attribute), ()))
+            for right_kind, right in map(typed, values.get(str(predicate.other), ()))
+            if left_kind is right_kind
+            and (left_kind is not ValueKind.BOOLEAN or predicate.text_operator in ("=", "!="))
+        )
+    return any(_value_holds(predicate, value) for value in _candidates(predicate, values))
+
+
+def form_holds(form: NormalForm, values: Values) -> bool:
+    """Whether an event satisfies a normal form."""
+    truth = [predicate_holds(predicate, values) for predicate in form.predicates]
+    if form.clauses is not None:
+        return any(all(truth[i >> 1] != bool(i & 1) for i in clause) for clause in form.clauses)
+    stack: list[bool] = []
+    for step in form.program:
+        if step >= 0:
+            stack.append(truth[step >> 1] != bool(step & 1))
+            continue
+        count, is_or = divmod(-step, 2)
+        operands = stack[-count:]
+        del stack[-count:]
+        stack.append(any(operands) if is_or else all(operands))
+    (result,) = stack
+    return result
+
+
+def check_form(form: NormalForm) -> None:
+    """Check the promises of `NormalForm` that do not depend on an event."""
+    assert len(set(form.predicates)) == len(form.predicates)
+    literals = [step for step in form.program if step >= 0]
+    if form.clauses is not None:
+        assert form.program == ()
+        assert len(set(form.clauses)) == len(form.clauses)
+        for clause in form.clauses:
+            assert list(clause) == sorted(set(clause))
+            assert len({literal >> 1 for literal in clause}) == len(clause)
+        literals = [literal for clause in form.clauses for literal in clause]
+    else:
+        assert form.program
+    assert {literal >> 1 for literal in literals} == set(range(len(form.predicates)))
+
+
+def _candidates(predicate: Predicate, values: Values) -> Iterator[Any]:
+    if predicate.attribute is None:
+        return (value for entry in values.values() for value in entry)
+    return iter(values.get(predicate.attribute, ()))
+
+
+def _value_holds(predicate: Predicate, value: Any) -> bool:
+    kind, constant = typed(value)
+    if predicate.kind is PredicateKind.EXISTS:
+        return True
+    if predicate.kind is PredicateKind.SET:
+        return (kind, constant) in predicate.constants
+    if predicate.kind is PredicateKind.TEXT:
+        return kind is ValueKind.TEXT and compile_text(predicate)(value)
+    if kind is not predicate.value_kind:
+        return False
+    if predicate.kind is PredicateKind.EXCEPT:
+        return (kind, constant) not in predicate.constants
+    lo, hi = predicate.lo, predicate.hi
+    above = lo is None or (constant > lo if predicate.lo_open else constant >= lo)
+    below = hi is None or (constant < hi if predicate.hi_open else constant <= hi)
+    return above and below
