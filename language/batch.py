@@ -10,7 +10,7 @@ Everyone outside this folder imports from here.
 
 from __future__ import annotations
 
-from pubsub_cluster.language.decode import decode_payload, event_as_json
+from pubsub_cluster.language.decode import decode_payload, event_as_json, events_as_json
 from pubsub_cluster.language.payload import (
     Buffer,
     Payload,
@@ -42,6 +42,7 @@ __all__ = [
     "decode_payload",
     "event_as_json",
     "event_values",
+    "events_as_json",
     "payload_from_columns",
     "payload_from_dicts",
     "payload_from_json",

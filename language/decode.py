@@ -53,22 +53,34 @@ def decode_payload(
 
 
 def event_as_json(header: Mapping[str, Any], buffers: Sequence[Buffer], event_idx: int) -> bytes:
-    """Return one accepted event as the publisher gave it, as JSON.
+    """Return one accepted event as the publisher gave it, as JSON; see `events_as_json`."""
+    return events_as_json(header, buffers, [event_idx])[0]
+
+
+def events_as_json(
+    header: Mapping[str, Any], buffers: Sequence[Buffer], event_idxs: Sequence[int]
+) -> list[bytes]:
+    """Return accepted events as the publisher gave them, as JSON.
 
     Infinities, which JSON cannot spell, become ``{"$float": "inf"}`` and ``{"$float": "-inf"}``.
     """
     if header["format"] == "columns":
-        event = {
-            view.name: values if view.list_offsets is not None else values[0]
-            for view in split_columns(header, buffers)
-            if (values := _values_of_event(view, event_idx))
-        }
-        return msgspec.json.encode(_spelt(event))
-    start, end = np.frombuffer(buffers[0], dtype="<i8")[event_idx : event_idx + 2].tolist()
-    document = bytes(memoryview(buffers[1])[start:end])
+        views = list(split_columns(header, buffers))
+        return [msgspec.json.encode(_spelt(_event_of_columns(views, event_idx))) for event_idx in event_idxs]
+    offsets = np.frombuffer(buffers[0], dtype="<i8")
+    data = memoryview(buffers[1])
+    documents = [bytes(data[offsets[event_idx] : offsets[event_idx + 1]]) for event_idx in event_idxs]
     if header["format"] == "json":
-        return document
-    return msgspec.json.encode(_spelt(row_decoder("msgpack")(document)))
+        return documents
+    decode = row_decoder("msgpack")
+    return [msgspec.json.encode(_spelt(decode(document))) for document in documents]
+
+
+def _event_of_columns(views: Sequence[ColumnView], event_idx: int) -> dict[str, Any]:
+    found = ((view, _values_of_event(view, event_idx)) for view in views)
+    return {
+        view.name: values if view.list_offsets is not None else values[0] for view, values in found if values
+    }
 
 
 def _values_of_event(view: ColumnView, event_idx: int) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -33,7 +33,16 @@ from pubsub_cluster.language.values import encode_texts, number_keys_float64, nu
 
 _SCALARS = frozenset({int, float, str, bool, type(None)})
 
-Decode = Callable[[Any], Any]
+Decode: TypeAlias = Callable[[Any], Any]
+_Built: TypeAlias = Any  # what the builder of a kind returns
+
+# From values of one kind to arrays: a wide integer or a lone surrogate raises.
+_BUILDERS: dict[type, Callable[[list[Any]], _Built]] = {
+    int: lambda values: np.array(values, dtype=np.int64),
+    float: lambda values: np.array(values, dtype=np.float64),
+    bool: lambda values: np.array(values, dtype=np.uint8),
+    str: encode_texts,
+}
 
 
 def row_decoder(batch_format: str) -> Decode:
@@ -84,13 +93,13 @@ def transpose_events(
         found = column.suspects(name, reader)
         if found:
             special.update(found)
-        elif not special and (entries := _entries(column.event_idxs, column.canonical, len(events))):
+        elif not special and (entries := column.entries(len(events))):
             attributes[name] = entries
     if special:
         flattened = _flatten_special(events, special, reader, refused)
         for name in sorted(columns.keys() | flattened.keys(), key=str):
             column = _merged(columns.get(name), flattened.get(name), special)
-            entries = _entries(column.event_idxs, column.canonical, len(events))
+            entries = column.entries(len(events))
             if entries is None:
                 attributes.pop(name, None)
             else:
@@ -111,20 +120,26 @@ class _Column:
         The same once `suspects` has looked at them; where a suspect stands is undefined.
     is_many : bool
         Whether an event may have several values.
+    kinds : set of type
+        Of the values, once `expand` has looked at them.
+    built : object
+        The values as arrays, if the check of `suspects` has made them (one kind only).
     """
 
-    __slots__ = ("canonical", "event_idxs", "is_many", "values")
+    __slots__ = ("built", "canonical", "event_idxs", "is_many", "kinds", "values")
 
     def __init__(self) -> None:
         self.event_idxs: list[int] = []
         self.values: list[Any] = []
         self.canonical: list[Any] = self.values
         self.is_many = False
+        self.kinds: set[type] = set()
+        self.built: _Built | None = None
 
     def expand(self) -> bool:
         """Replace each list by its members, once; return whether there was one."""
-        kinds = set(map(type, self.values))
-        if list not in kinds and tuple not in kinds:
+        self.kinds = set(map(type, self.values))
+        if list not in self.kinds and tuple not in self.kinds:
             return False
         event_idxs: list[int] = []
         values: list[Any] = []
@@ -134,20 +149,19 @@ class _Column:
             values += members
             event_idxs += [event_idx] * len(members)
         self.event_idxs, self.values, self.canonical, self.is_many = event_idxs, values, values, True
+        self.kinds = set(map(type, values))
         return True
 
     def suspects(self, name: str, reader: EventReader) -> list[int]:
         """Return the events whose value needs a closer look; leave the canonical values of the others."""
-        values = self.values
         try:
             reader.check_name(name)
         except EventError:
             return self.event_idxs
-        kinds = set(map(type, values))
         wrong: list[int] = []
-        if not kinds <= _SCALARS:
+        if not self.kinds <= _SCALARS:
             wrong += self._where(lambda value: type(value) not in _SCALARS)
-        if not _is_plain(values, kinds, reader.limits.string_size_bytes_max):
+        if not self._is_plain(reader.limits.string_size_bytes_max):
             wrong += self._where(lambda value: not _passes(reader, name, value))
         declared = reader.schema.get(name)
         if declared is None:
@@ -157,9 +171,45 @@ class _Column:
         if declared.unique and self.is_many:
             present = self._where(lambda value: value is not None)
             wrong += (event_idx for event_idx, count in Counter(present).items() if count > 1)
-        if kinds - {reader.unchanged_type(name), type(None)}:
+        if self.kinds - {reader.unchanged_type(name), type(None)}:
             wrong += self._convert(name, reader)
         return wrong
+
+    def entries(self, event_count: int) -> AttributeEntries | None:
+        """Return the arrays of the canonical values (None is missing); None when there are no values."""
+        kinds, built = self.kinds, self.built
+        if built is None or self.canonical is not self.values:
+            kinds = set(map(type, self.canonical))
+            if len(kinds) != 1:
+                return _mixed_entries(self.event_idxs, self.canonical)
+            (kind,) = kinds
+            if kind not in _BUILDERS:
+                return None
+            built = _BUILDERS[kind](self.canonical)
+        (kind,) = kinds
+        # A column that is not `is_many` has distinct events, so if it has as many it has all of them.
+        if not self.is_many and len(self.event_idxs) == event_count:
+            event = np.arange(event_count, dtype=np.int32)
+        else:
+            event = np.array(self.event_idxs, dtype=np.int32)
+        return _entries_of_kind(kind, event, built)
+
+    def _is_plain(self, size_bytes_max: int) -> bool:
+        """Whether all integers have 64 bits, no float is NaN, and all texts are valid and short enough."""
+        is_single = len(self.kinds) == 1
+        try:
+            for kind in self.kinds & _BUILDERS.keys():
+                values = self.values if is_single else [v for v in self.values if type(v) is kind]
+                built = _BUILDERS[kind](values)
+                if kind is float and np.isnan(built).any():
+                    return False
+                if kind is str and int((built[0][1:] - built[0][:-1]).max()) > size_bytes_max:
+                    return False
+                if is_single:
+                    self.built = built
+        except (OverflowError, UnicodeEncodeError):
+            return False
+        return True
 
     def _where(self, is_wrong: Callable[[Any], bool]) -> list[int]:
         pairs = zip(self.event_idxs, self.values, strict=True)
@@ -211,11 +261,12 @@ def _deal(
     """Deal the entries of all flat-looking events to columns; return the others' indices as well."""
     columns = _Columns()
     if _is_uniform(events) and len(events[0]) <= entry_count_max:
+        event_idxs = list(range(len(events)))  # shared: columns replace it, they never change it
         for name, values in zip(
             events[0], zip(*[event.values() for event in events], strict=True), strict=True
         ):
             columns[name] = column = _Column()
-            column.event_idxs = list(range(len(events)))
+            column.event_idxs = event_idxs
             column.values = column.canonical = list(values)
         return columns, set()
     adders = columns.add
@@ -238,25 +289,6 @@ def _is_uniform(events: Sequence[Any]) -> bool:
         return False
     names = tuple(events[0])
     return all([type(event) is dict and tuple(event) == names for event in events])
-
-
-def _is_plain(values: list[Any], kinds: set[type], size_bytes_max: int) -> bool:
-    """Whether all integers have 64 bits, no float is NaN, and all texts are valid and short enough."""
-    is_single = len(kinds) == 1
-    try:
-        if int in kinds:
-            np.array(values if is_single else [v for v in values if type(v) is int], dtype=np.int64)
-        if float in kinds:
-            floats = values if is_single else [v for v in values if type(v) is float]
-            if np.isnan(np.array(floats, dtype=np.float64)).any():
-                return False
-        if str in kinds:
-            texts = values if is_single else [v for v in values if type(v) is str]
-            offsets, _ = encode_texts(texts)
-            return int((offsets[1:] - offsets[:-1]).max()) <= size_bytes_max
-    except (OverflowError, UnicodeEncodeError):
-        return False
-    return True
 
 
 def _passes(reader: EventReader, name: str, value: Any) -> bool:
@@ -299,33 +331,21 @@ def _merged(plain: _Column | None, flattened: _Column | None, special: set[int])
         pairs += zip(flattened.event_idxs, flattened.canonical, strict=True)
         pairs.sort(key=lambda pair: pair[0])
     merged = _Column()
+    merged.is_many = True
     merged.event_idxs = [event_idx for event_idx, _ in pairs]
     merged.canonical = [value for _, value in pairs]
     return merged
 
 
-def _entries(event_idxs: list[int], values: list[Any], event_count: int) -> AttributeEntries | None:
-    """Return the arrays of canonical values (None is missing); None when there are no values."""
-    kinds = set(map(type, values))
-    if len(kinds) == 1:
-        kind = kinds.pop()
-        is_dense = len(values) == event_count and event_idxs[0] == 0 and event_idxs[-1] == event_count - 1
-        if is_dense and len(set(event_idxs)) == event_count:
-            event = np.arange(event_count, dtype=np.int32)
-        else:
-            event = np.array(event_idxs, dtype=np.int32)
-        if kind is str:
-            return AttributeEntries(texts=_texts(event, values))
-        if kind is int:
-            whole, part = number_keys_int64(np.array(values, dtype=np.int64))
-            return AttributeEntries(numbers=NumberEntries(event, whole, part))
-        if kind is float:
-            whole, part = number_keys_float64(np.array(values, dtype=np.float64))
-            return AttributeEntries(numbers=NumberEntries(event, whole, part))
-        if kind is bool:
-            return AttributeEntries(booleans=BooleanEntries(event, np.array(values, dtype=np.uint8)))
-        return None
-    return _mixed_entries(event_idxs, values)
+def _entries_of_kind(kind: type, event: npt.NDArray[np.int32], built: _Built) -> AttributeEntries:
+    if kind is str:
+        offsets, data = built
+        start, end = offsets[:-1].copy(), offsets[1:].copy()
+        return AttributeEntries(texts=TextEntries(event, start, end, np.frombuffer(data, dtype=np.uint8)))
+    if kind is bool:
+        return AttributeEntries(booleans=BooleanEntries(event, built))
+    whole, part = number_keys_int64(built) if kind is int else number_keys_float64(built)
+    return AttributeEntries(numbers=NumberEntries(event, whole, part))
 
 
 def _mixed_entries(event_idxs: list[int], values: list[Any]) -> AttributeEntries | None:
@@ -343,15 +363,11 @@ def _mixed_entries(event_idxs: list[int], values: list[Any]) -> AttributeEntries
         rows = np.sort(np.array(at[int] + at[float], dtype=np.int64))
         numbers = NumberEntries(event[rows], whole[rows], part[rows])
     if at[str]:
-        texts = _texts(event[at[str]], [values[row] for row in at[str]])
+        built = encode_texts([values[row] for row in at[str]])
+        texts = _entries_of_kind(str, event[at[str]], built).texts
     if at[bool]:
         flags = np.array([values[row] for row in at[bool]], dtype=np.uint8)
         booleans = BooleanEntries(event[at[bool]], flags)
     if numbers is None and texts is None and booleans is None:
         return None
     return AttributeEntries(numbers, texts, booleans)
-
-
-def _texts(event: npt.NDArray[np.int32], texts: list[str]) -> TextEntries:
-    offsets, data = encode_texts(texts)
-    return TextEntries(event, offsets[:-1].copy(), offsets[1:].copy(), np.frombuffer(data, dtype=np.uint8))
