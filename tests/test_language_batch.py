@@ -113,7 +113,7 @@ def check_against_flatten(
     return raw
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(events_lists, settings_of_cluster)
 def test_dictionaries_decode_as_they_flatten(
     events: list[dict[str, Any]], cluster: tuple[Schema, Limits]
@@ -183,7 +183,7 @@ def column_batches(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any], list[dic
     return {"format": "columns", "event_count": event_count, "columns": described}, buffers, events
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(column_batches(), settings_of_cluster)
 def test_columns_decode_as_their_events_flatten(
     batch: tuple[dict[str, Any], list[Any], list[dict[str, Any]]], cluster: tuple[Schema, Limits]
@@ -410,7 +410,7 @@ def test_payloads_that_lie(header: Any, buffers: list[Any]) -> None:
         check_payload(header, buffers)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(column_batches(), st.data())
 def test_damaged_payloads_are_refused_or_decoded(
     batch: tuple[dict[str, Any], list[Any], list[dict[str, Any]]], data: st.DataObject
