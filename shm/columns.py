@@ -208,7 +208,7 @@ _LAYOUT = _columns(
     ("cluster_start", "i8", "clusters + 1", "blob word", ""),
     ("cluster_partition", "i4", "clusters", "partition", ""),
     ("cluster_attribute", "i4", "clusters", "attribute", "of the access predicate; -1: none"),
-    ("cluster_blob", "i4", "blob_words", "", "[residuals r, entries n, r columns of n literals, n targets]"),
+    ("cluster_blob", "i4", "blob_words", "", "packed clusters, see shm.layout"),
     ("partition_cost", "f8", "partitions", "ns per event", "expected"),
     ("program_start", "i4", "programs + 1", "program code", ""),
     ("program_code", "i4", "codes", "", "as in the catalogue, over the layout's predicates"),

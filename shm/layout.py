@@ -4,7 +4,11 @@ Slots are the ways into it, in this order: every label of every attribute (``lab
 every bit, one "present" slot per attribute, one "always" slot. `access_start` and `access_cluster` lead
 from a slot to its clusters. A cluster is one blob of int32:
 
-    residual count r | entry count n | r columns of n literals | n targets
+    residual count r | entry count n | run count m | m literals | m stops | r - 1 columns of n literals | n
+    targets
+
+The first column of literals is run-length encoded: its run i covers the entries up to ``stops[i]``; m is 0
+when r is.
 
 A literal is ``2 * predicate + negated``; a target >= 0 is a layout row, a target < 0 is ``~program``. The
 arrays are read-only, whether they lie in private memory (as the builder returns them) or in a shared

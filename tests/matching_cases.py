@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pubsub_cluster.language.json_form import expression_from_json
-from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.normalise import normalise
 from pubsub_cluster.language.raw_batch import (
     AttributeEntries,
@@ -66,9 +66,15 @@ def _entries(heap: np.ndarray, numbers: list, texts: list, booleans: list) -> At
 class Case:
     """A catalogue of subscriptions given as trees or JSON objects; row i is the i-th of them."""
 
-    def __init__(self, expressions: Sequence[object], schema: Schema = EMPTY_SCHEMA) -> None:
+    def __init__(
+        self,
+        expressions: Sequence[object],
+        schema: Schema = EMPTY_SCHEMA,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self.schema = schema
-        self.writer = CatalogueWriter.in_memory(10_000)
+        self.limits = limits
+        self.writer = CatalogueWriter.in_memory(1_024)
         self.reader = CatalogueReader.of(self.writer)
         self.add(expressions)
 
@@ -77,7 +83,7 @@ class Case:
         for expression in expressions:
             tree = expression_from_json(expression) if isinstance(expression, dict) else expression
             handle = self.writer.counts().rows + 1
-            form = normalise(tree, self.schema)
+            form = normalise(tree, self.schema, self.limits)
             self.writer.append(handle, f"s{handle}", None, version, form, INT64_MIN, INT64_MAX)
 
 

@@ -1,11 +1,10 @@
 """Matching against a layout: the hot loop of the project (the papers' second phase).
 
 For each event: its labels and bits are scattered into scratch, then every slot that they open is visited. A
-slot leads to clusters, a cluster is one int32 blob: [residual count, entry count, residual literals column
-by column, targets]. Entries are sorted, so equal literals stand together in the first column and are tested
-once; only survivors look at the next column; targets are read for survivors alone. The columnar check is
-that of the papers' research report, section 2.2; here a residual is a literal ``2 * predicate + negated``
-over label tests.
+slot leads to clusters (`shm.layout` has the form of their blobs). Entries of a cluster are sorted, so equal
+literals stand together in the first column, which is kept as runs: a literal and where its run stops. Only
+survivors of a column look at the next one; targets are read for survivors alone. The columnar check is that
+of the papers' research report, section 2.2; here a residual is a literal over label tests.
 
 Scratch rule: `label_of` and `bit_flag` are all zero between events; stamps tell what was done for this
 event. An attribute with several values has `label_of` = SEVERAL; then a positive test holds when some label
@@ -16,9 +15,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel
+from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 
 SEVERAL = -1
+CLUSTER_HEADER = 3
 
 
 class MatchTables(NamedTuple):
@@ -62,7 +62,7 @@ class Scratch(NamedTuple):
     stack: Any  # uint8[longest program]
 
 
-@kernel
+@leaf
 def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any) -> Any:
     """Say whether one label passes the test at ``test[at:at + 4]``."""
     if label < test[at + 1] or label > test[at + 2]:
@@ -83,7 +83,7 @@ def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any)
     return member == ((reference & 1) == 0)
 
 
-@kernel
+@leaf
 def literal_holds(literal: Any, tables: Any, events: Any, scratch: Any) -> Any:
     """Say whether a literal holds for the event whose labels and bits are in `scratch`."""
     test = tables.predicate_test
@@ -101,35 +101,35 @@ def literal_holds(literal: Any, tables: Any, events: Any, scratch: Any) -> Any:
     return negated
 
 
-@kernel
+@leaf
 def survivors_of(start: Any, tables: Any, events: Any, scratch: Any) -> Any:
     """Check the residuals of the cluster at ``blob[start]``; list the entries that pass in `survivor`."""
     blob = tables.blob
     survivor = scratch.survivor
     column_count = blob[start]
     entry_count = blob[start + 1]
-    column = start + 2
+    run_count = blob[start + 2]
     if column_count == 0:
         for entry in range(entry_count):
             survivor[entry] = entry
         return entry_count
     count = 0
-    previous = -1
-    holds = False
-    for entry in range(entry_count):
-        literal = blob[column + entry]
-        if literal != previous:
-            holds = literal_holds(literal, tables, events, scratch)
-            previous = literal
-        if holds:
-            survivor[count] = entry
-            count += 1
+    first = 0
+    literal_at = start + CLUSTER_HEADER
+    for at in range(literal_at, literal_at + run_count):
+        stop = blob[at + run_count]
+        if literal_holds(blob[at], tables, events, scratch):
+            for entry in range(first, stop):
+                survivor[count] = entry
+                count += 1
+        first = stop
+    column = literal_at + 2 * run_count
     for _ in range(1, column_count):
         if count == 0:
             return 0
-        column += entry_count
         kept = 0
         previous = -1
+        holds = False
         for at in range(count):
             entry = survivor[at]
             literal = blob[column + entry]
@@ -140,10 +140,11 @@ def survivors_of(start: Any, tables: Any, events: Any, scratch: Any) -> Any:
                 survivor[kept] = entry
                 kept += 1
         count = kept
+        column += entry_count
     return count
 
 
-@kernel
+@leaf
 def program_holds(program: Any, tables: Any, events: Any, scratch: Any) -> Any:
     """Evaluate a Boolean program: a literal pushes, -2n is the AND of n values, -2n - 1 their OR."""
     stack = scratch.stack
@@ -168,7 +169,7 @@ def program_holds(program: Any, tables: Any, events: Any, scratch: Any) -> Any:
     return stack[0] != 0
 
 
-@kernel
+@leaf
 def visit_slot(slot: Any, tables: Any, events: Any, scratch: Any, stamp: Any, out: Any) -> Any:
     """Check the clusters of one slot; append rows to `out` = (row int32[], count so far).
 
@@ -187,7 +188,7 @@ def visit_slot(slot: Any, tables: Any, events: Any, scratch: Any, stamp: Any, ou
         found = survivors_of(start, tables, events, scratch)
         if found == 0:
             continue
-        target_at = start + 2 + tables.blob[start] * tables.blob[start + 1]
+        target_at = tables.cluster_start[cluster + 1] - tables.blob[start + 1]
         for at in range(found):
             row = tables.blob[target_at + scratch.survivor[at]]
             if row < 0:
@@ -208,7 +209,7 @@ def visit_slot(slot: Any, tables: Any, events: Any, scratch: Any, stamp: Any, ou
     return count
 
 
-@kernel
+@leaf
 def scatter(event: Any, events: Any, scratch: Any, clear: Any) -> None:
     """Write the labels and bits of one event into scratch, or clear them."""
     first = events.entry_start[event]
@@ -225,6 +226,34 @@ def scatter(event: Any, events: Any, scratch: Any, clear: Any) -> None:
             scratch.label_of[attribute] = events.entry_label[entry]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
         scratch.bit_flag[events.bit[at]] = 0 if clear else 1
+
+
+@leaf
+def step_count(event: Any, events: Any) -> Any:
+    """Return how many steps `slot_of_step` has: two per entry, one per bit, one for always."""
+    entry_count = events.entry_start[event + 1] - events.entry_start[event]
+    return 2 * entry_count + events.bit_start[event + 1] - events.bit_start[event] + 1
+
+
+@leaf
+def slot_of_step(step: Any, first: Any, event: Any, tables: Any, events: Any, scratch: Any) -> Any:
+    """Return the slot of one step of an event, -1 for none: labels, "present" slots, bits, always."""
+    entry_count = events.entry_start[event + 1] - first
+    attribute_count = tables.label_start.shape[0] - 1
+    if step < entry_count:
+        return tables.label_start[events.entry_attribute[first + step]] + events.entry_label[first + step]
+    bit_base = tables.label_start[attribute_count]
+    present_base = bit_base + scratch.bit_flag.shape[0]
+    step -= entry_count
+    if step < entry_count:
+        attribute = events.entry_attribute[first + step]
+        if step > 0 and events.entry_attribute[first + step - 1] == attribute:
+            return -1
+        return present_base + attribute
+    at = events.bit_start[event] + step - entry_count
+    if at < events.bit_start[event + 1]:
+        return bit_base + events.bit[at]
+    return present_base + attribute_count
 
 
 @kernel
@@ -247,27 +276,15 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     """
     first_event, stamp_base = start
     event_count = events.entry_start.shape[0] - 1
-    attribute_count = tables.label_start.shape[0] - 1
-    bit_base = tables.label_start[attribute_count]
-    present_base = bit_base + scratch.bit_flag.shape[0]
-    always = present_base + attribute_count
     count = out_start[first_event]
     for event in range(first_event, event_count):
         stamp = stamp_base + event
         scatter(event, events, scratch, False)
-        previous = -1
-        for entry in range(events.entry_start[event], events.entry_start[event + 1]):
-            attribute = events.entry_attribute[entry]
-            slot = tables.label_start[attribute] + events.entry_label[entry]
-            count = visit_slot(slot, tables, events, scratch, stamp, (out_row, count))
-            if attribute != previous:
-                slot = present_base + attribute
+        first = events.entry_start[event]
+        for step in range(step_count(event, events)):
+            slot = slot_of_step(step, first, event, tables, events, scratch)
+            if slot >= 0:
                 count = visit_slot(slot, tables, events, scratch, stamp, (out_row, count))
-                previous = attribute
-        for at in range(events.bit_start[event], events.bit_start[event + 1]):
-            slot = bit_base + events.bit[at]
-            count = visit_slot(slot, tables, events, scratch, stamp, (out_row, count))
-        count = visit_slot(always, tables, events, scratch, stamp, (out_row, count))
         scatter(event, events, scratch, True)
         if count > out_row.shape[0]:
             return OVERFLOW, event
