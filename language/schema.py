@@ -242,7 +242,7 @@ class Schema:
 
     def suggestion(self, name: str) -> str | None:
         """Return the declared name that looks most like `name`, if one does."""
-        near = difflib.get_close_matches(name, self._by_name, n=1)
+        near = difflib.get_close_matches(name, self._by_name, n=1) if self._by_name else None
         return near[0] if near else None
 
     @property

@@ -90,6 +90,7 @@ class _Parser:
         self.schema = schema
         self.limits = limits
         self.tokens = tokens_of(text)
+        self.tokens.append(self.tokens[-1])  # one token may be looked at beyond the end
         self.cursor = 0
         self.depth = 0
 
@@ -180,7 +181,7 @@ class _Parser:
             self.cursor += 2
             self.expect_sign("(", "NOT IN needs a list in parentheses")
             return Atom(subject, Operator.NOT_IN, self.constants(), ignore_case=self.ignore_case())
-        text_operator = _TEXT_KEYWORDS.get(token.value.upper()) if token.kind is TokenKind.WORD else None
+        text_operator = _TEXT_KEYWORDS.get(token.keyword)
         if text_operator is not None:
             self.cursor += 1
             return Atom(subject, text_operator, self.constant(), ignore_case=self.ignore_case())
@@ -247,12 +248,11 @@ class _Parser:
             self.cursor += 1
             return token.value  # type: ignore[no-any-return]
         if token.kind is TokenKind.WORD:
-            word = token.value.upper()
-            if word in _CONSTANT_WORDS:
+            if token.keyword in _CONSTANT_WORDS:
                 self.cursor += 1
-                return _CONSTANT_WORDS[word]
-            if word in ("NULL", "NAN"):
-                raise self.unexpected(f"{word} is not a constant", "Use EXISTS or NOT EXISTS.")
+                return _CONSTANT_WORDS[token.keyword]
+            if token.keyword in ("NULL", "NAN"):
+                raise self.unexpected(f"{token.keyword} is not a constant", "Use EXISTS or NOT EXISTS.")
             raise self.unexpected("expected a constant", "A text goes in quotes.")
         raise self.unexpected("expected a constant")
 
@@ -289,11 +289,10 @@ class _Parser:
     # -- tokens
 
     def peek(self, ahead: int = 0) -> Token:
-        return self.tokens[min(self.cursor + ahead, len(self.tokens) - 1)]
+        return self.tokens[self.cursor + ahead]
 
     def sees_word(self, keyword: str, ahead: int = 0) -> bool:
-        token = self.peek(ahead)
-        return token.kind is TokenKind.WORD and token.value.upper() == keyword
+        return self.tokens[self.cursor + ahead].keyword == keyword
 
     def sees_sign(self, sign: str, ahead: int = 0) -> bool:
         token = self.peek(ahead)
@@ -301,7 +300,7 @@ class _Parser:
 
     def sees_name(self) -> bool:
         token = self.peek()
-        is_bare = token.kind is TokenKind.WORD and token.value.upper() not in _RESERVED
+        is_bare = token.kind is TokenKind.WORD and token.keyword not in _RESERVED
         return is_bare or token.kind is TokenKind.NAME
 
     def accept_word(self, keyword: str) -> bool:
@@ -333,7 +332,7 @@ class _Parser:
             return self.unexpected("only IN and EXISTS take NOT here", "Write NOT in front of the predicate.")
         near = []
         if token.kind is TokenKind.WORD:
-            near = difflib.get_close_matches(token.value.upper(), _TEST_KEYWORDS, n=1)
+            near = difflib.get_close_matches(token.keyword, _TEST_KEYWORDS, n=1)
         return self.unexpected("expected an operator", f"Did you mean {near[0]}?" if near else "")
 
 

@@ -37,11 +37,14 @@ class Token(NamedTuple):
         Word, name or sign as text; string and number by their value.
     position : int
         Index of its first character.
+    keyword : str
+        A word in upper case; empty for all other kinds.
     """
 
     kind: TokenKind
     value: Any
     position: int
+    keyword: str = ""
 
 
 BARE_NAME: Final = re.compile(r"[^\W\d][\w.$@:-]*|[$@][\w.$@:-]*")
@@ -107,7 +110,7 @@ def _token(text: str, group: str, lexeme: str, start: int) -> Token:
         kind = TokenKind.NAME if lexeme[0] == "`" else TokenKind.STRING
         return Token(kind, _unquoted(text, lexeme, start), start)
     if group == "word":
-        return Token(TokenKind.WORD, lexeme, start)
+        return Token(TokenKind.WORD, lexeme, start, lexeme.upper())
     return Token(TokenKind.SIGN if group == "sign" else TokenKind.END, lexeme, start)
 
 
