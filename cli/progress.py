@@ -15,7 +15,7 @@ from pubsub_cluster.cli.render import number, size
 
 BAR_WIDTH = 28
 REDRAW_S = 0.1
-LABEL_WIDTH = 10
+LABEL_WIDTH = 12
 FULL, EMPTY = "█", "░"
 ASCII_FULL, ASCII_EMPTY = "#", "."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-CELL_WIDTH_MAX = 96
+CELL_WIDTH_MAX = 120
 RIGHT = ">"
 LEFT = "<"
 
@@ -67,7 +67,7 @@ def shorten(line: str, width_max: int) -> str:
 def fields(pairs: dict[str, Any], indent: str = "  ") -> str:
     """Return ``name  value`` lines, the values in one column."""
     width = max((len(name) for name in pairs), default=0)
-    return "\n".join(f"{indent}{label(name):<{width}}  {text(value)}" for name, value in pairs.items())
+    return "\n".join(f"{indent}{label(name):<{width}}  {text(_named(name, v))}" for name, v in pairs.items())
 
 
 def label(name: str) -> str:
@@ -89,11 +89,14 @@ def nested(value: dict[str, Any], indent: str = "  ") -> str:
 
 def _records(items: list[dict[str, Any]], indent: str) -> str:
     names = list(dict.fromkeys(name for item in items for name in item))
-    rows = [[_flat(item.get(name)) for name in names] for item in items]
+    rows = [[_named(name, item.get(name)) for name in names] for item in items]
     return table([label(name) for name in names], rows, indent)
 
 
-def _flat(value: Any) -> Any:
+def _named(name: str, value: Any) -> Any:
+    """Return a value as it is to be shown: a process id is a name, not an amount."""
+    if name == "pid" and value is not None:
+        return str(value)
     if isinstance(value, dict):
         return " ".join(f"{name}={text(item)}" for name, item in value.items())
     return value

@@ -148,12 +148,14 @@ def _print_ready(config: ClusterConfig, status: dict[str, Any], as_json: bool, h
     if as_json:
         emit_json({"ready": True, "endpoint": endpoint, "data_dir": str(config.data_dir), "pids": pids})
         return
-    click.echo(f"READY  {endpoint}")
-    click.echo(f"  shards    {config.shards} x {config.replicas} replicas = {config.workers} workers")
-    click.echo("  pids      " + ", ".join(f"{name} {pid}" for name, pid in pids.items()))
-    click.echo(f"  next      pubsub-cluster subscribe 'price > 100' --owner me --data {config.data_dir}")
-    click.echo(f"            {how_to_stop}")
-    sys.stdout.flush()
+    lines = [
+        f"READY  {endpoint}",
+        f"  shards    {config.shards} x {config.replicas} replicas = {config.workers} workers",
+        "  pids      " + ", ".join(f"{name} {pid}" for name, pid in pids.items()),
+        f"  next      pubsub-cluster subscribe 'price > 100' --owner me --data {config.data_dir}",
+        f"            {how_to_stop}",
+    ]
+    click.echo("\n".join(lines))
 
 
 def process_ids(status: dict[str, Any]) -> dict[str, int]:

@@ -81,7 +81,7 @@ def draw(data: FigureData, path: Path) -> None:
         _draw_routes(right, data)
         figure.suptitle(data.title, x=0.012, y=0.975, ha="left", fontsize=15, fontweight="bold")
         figure.text(0.012, 0.905, data.subtitle, ha="left", fontsize=10, color=GREY)
-        figure.tight_layout(rect=(0, 0, 1, 0.89), w_pad=3.0)
+        figure.tight_layout(rect=(0, 0, 1, 0.95), w_pad=3.0)
         figure.savefig(path)
         pyplot.close(figure)
 
@@ -102,13 +102,9 @@ def _draw_throughput(axes: Any, data: FigureData) -> None:
     mean = float(data.event_counts.sum() / edges[-1])
     axes.axhline(mean, color=INK, linewidth=0.8)
     axes.annotate(
-        f"mean {mean:,.0f}/s",
-        (edges[-1], mean),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="right",
-        fontsize=9,
-    )
+        f"mean {mean:,.0f}/s", (edges[-1], mean), xytext=(-4, 5), textcoords="offset points", ha="right",
+        fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
+    )  # fmt: skip
     axes.set_xlim(0, edges[-1])
     axes.set_ylim(0, top)
     axes.set_xlabel("publishing time (s)")

@@ -77,7 +77,7 @@ def to_any_of(first: str, second: str) -> Part:
 @cache
 def operated_by(carrier: str, name: str) -> Part:
     """Flights of one airline."""
-    return Part((atom("carrier", "=", carrier),), f"operated by {name}")
+    return Part((atom("carrier", "=", carrier),), f"by {name}")
 
 
 @cache

@@ -99,7 +99,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> Outcome:
         control = stack.enter_context(cluster.client(timeout_s=CLIENT_TIMEOUT_S))
         handles = _load(client, control, alerts, screen)
         record = _publish(client, control, published, screen)
-        reported = _reported(record, handles)
+        reported = reported_alerts(record, handles)
         _show_results(options, published, alerts, reported, record, screen)
         verdict = _verify(options, published, alerts, reported, screen)
         worker_restarts = int(control.status()["counters"]["worker_restarts"])
@@ -233,7 +233,7 @@ def _publish(client: Client, control: Client, flights: Flights, screen: Screen) 
     return record
 
 
-def _reported(record: stream.StreamRecord, handles: NDArray[np.uint64]) -> verify.Reported:
+def reported_alerts(record: stream.StreamRecord, handles: NDArray[np.uint64]) -> verify.Reported:
     """Translate handles to alerts; -1 for a handle that no alert has."""
     order = np.argsort(handles)
     found = record.all_handles()
@@ -252,12 +252,7 @@ def _show_results(
     screen: Screen,
 ) -> None:
     screen.step("Result", "the busiest alerts, and the figure.")
-    counts = np.bincount(reported.alert_idx[reported.alert_idx >= 0], minlength=len(alerts))
-    busiest = np.argsort(-counts, kind="stable")[:BUSIEST_SHOWN]
-    screen.table(
-        ("flights", "owner", "alert"),
-        [(int(counts[i]), alerts[i].owner, alerts[i].sentence) for i in busiest.tolist() if counts[i]],
-    )
+    screen.table(("flights", "owners", "alert"), busiest(alerts, reported.alert_idx))
     path = options.output_dir / FIGURE_NAME
     data = FigureData(
         np.array(record.answered_s),
@@ -270,6 +265,21 @@ def _show_results(
     draw(data, path)
     screen.say(f"figure: {path}")
     screen.took()
+
+
+def busiest(alerts: list[Alert], alert_idx: NDArray[np.int64]) -> list[tuple[int, str, str]]:
+    """Return flights, owners and sentence of the alerts reported most; equal ones are one line."""
+    counts = np.bincount(alert_idx[alert_idx >= 0], minlength=len(alerts))
+    found: dict[str, tuple[int, list[str]]] = {}
+    for i in np.argsort(-counts, kind="stable").tolist():
+        alert = alerts[i]
+        if counts[i] == 0 or (len(found) == BUSIEST_SHOWN and alert.sentence not in found):
+            break
+        found.setdefault(alert.sentence, (int(counts[i]), []))[1].append(alert.owner)
+    return [
+        (count, owners[0] + (f" and {len(owners) - 1} more" if len(owners) > 1 else ""), sentence)
+        for sentence, (count, owners) in found.items()
+    ]
 
 
 def routes_by_alerts(flights: Flights, match_counts: NDArray[np.int64]) -> list[tuple[str, int, int]]:

@@ -1,0 +1,140 @@
+"""The commands against a real cluster: one session from ``start`` to ``stop``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 60.0
+
+pytestmark = pytest.mark.cluster
+
+
+def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pubsub_cluster.cli", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def result_of(*arguments: str, text: str = "", exit_code: int = 0) -> Any:
+    done = run(*arguments, "--json", text=text)
+    assert done.returncode == exit_code, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="psc-") as folder:
+        yield Path(folder) / "data"
+
+
+def test_a_whole_session(data_dir: Path) -> None:
+    data = ("--data", str(data_dir))
+    started = result_of("start", "--detach", "--shards", "2", "--durability", "normal", *data)
+    try:
+        assert started["ready"] is True
+        assert started["endpoint"] == f"ipc://{data_dir}/client.sock"
+        assert set(started["pids"]) == {"coordinator", "tuner", "worker 0", "worker 1"}
+        again = run("start", *data)
+        assert again.returncode == 1
+        assert "a cluster is already running on this data directory" in again.stderr
+
+        made = result_of(
+            "subscribe", 'origin = "JFK" AND delay > 60', "--id", "late", "--owner", "ann", *data
+        )
+        assert made == {"id": "late", "handle": made["handle"], "clauses": 1, "never": False}
+        wrong = run("subscribe", "origin = = 3", *data)
+        assert wrong.returncode == 1
+        assert "Error:" in wrong.stderr and "remedy:" in wrong.stderr
+
+        lines = (
+            '{"id": "lax", "expr": "dest = \\"LAX\\""}\nnot json (\n{"attr": "a", "op": "?", "value": 1}\n'
+        )
+        loaded = result_of("load", "-", *data, text=lines, exit_code=1)
+        assert (loaded["loaded"], loaded["refused"]) == (1, 2)
+        assert [entry["line"] for entry in loaded["errors"]] == [2, 3]
+
+        events = '{"origin": "JFK", "dest": "LAX", "delay": 75}\n{"origin": \n{"dest": "LAX"}\n'
+        published = run("publish", "-", "--json", *data, text=events)
+        records = [json.loads(line) for line in published.stdout.splitlines()]
+        assert published.returncode == 1
+        assert [record.get("matches") for record in records] == [["late", "lax"], None, ["lax"]]
+        assert records[1]["error"]["code"] == "bad_event"
+        counted = run("publish", "-", "--counts", *data, text='{"dest": "LAX"}\n')
+        assert counted.stdout == "event 0: 1 matches\n"
+
+        assert result_of("status", *data)["subscriptions"] == 2
+        assert "subscriptions" in run("status", *data).stdout
+        assert result_of("tune", "now", *data)["asked"] is True
+        assert "generation" in result_of("tune", "show", *data)
+        assert result_of("unsubscribe", "lax", "nobody", *data, exit_code=1)["removed"] == ["lax"]
+    finally:
+        stopped = result_of("stop", *data)
+    assert stopped["stopped"] is True
+    assert not (data_dir / "client.sock").exists()
+
+
+def test_listen_prints_notifications_and_ends_with_ctrl_c(data_dir: Path) -> None:
+    data = ("--data", str(data_dir))
+    result_of("start", "--detach", "--workers", "1", *data)
+    try:
+        result_of("subscribe", "price > 10", "--owner", "ann", *data)
+        listener = subprocess.Popen(
+            [sys.executable, "-m", "pubsub_cluster.cli", "listen", "ann", "--json", *data],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+        assert listener.stdout is not None and listener.stderr is not None
+        assert "Listening for ann" in listener.stderr.readline()
+        run("publish", "-", *data, text='{"price": 11}\n{"price": 9}\n')
+        told = json.loads(listener.stdout.readline())
+        assert (told["owner"], told["event_index"], told["event"]) == ("ann", 0, {"price": 11})
+        listener.send_signal(signal.SIGINT)
+        out, err = listener.communicate(timeout=TIMEOUT_S)
+        assert listener.returncode == 130
+        assert (out, err) == ("", "Stopped.\n")
+    finally:
+        result_of("stop", *data)
+
+
+def test_foreground_start_ends_with_ctrl_c(data_dir: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pubsub_cluster.cli", "start", "--workers", "1", "--data", str(data_dir)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    ready = [process.stdout.readline() for _ in range(5)]
+    assert ready[0].startswith(f"READY  ipc://{data_dir}")
+    assert [line.split()[0] for line in ready[1:4]] == ["shards", "pids", "next"]
+    assert ready[4].strip() == "Ctrl-C stops it."
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    assert err.splitlines()[-1] == "Stopped."
+    assert "Traceback" not in err
+    assert not (data_dir / "client.sock").exists()
+
+
+def test_refusal_to_start_is_the_same_in_the_background(data_dir: Path) -> None:
+    data_dir.mkdir(mode=0o755)
+    os.chmod(data_dir, 0o755)
+    for detach in ([], ["--detach"]):
+        done = run("start", *detach, "--data", str(data_dir))
+        assert done.returncode == 1
+        assert "does not have the mode of a private directory" in done.stderr
+        assert "chmod 700" in done.stderr
