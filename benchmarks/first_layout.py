@@ -167,9 +167,8 @@ def main() -> None:
     encode_us = best_us(lambda: base.encode(raw), arguments.events)
     match_us = best_us(lambda: base.match(encoded, 1 << 30), arguments.events)
     whole_us = best_us(lambda: engine.match(raw, 1, counts), arguments.events)
-    print(
-        f"{arguments.subscriptions} subscriptions, layout {layout.size_bytes / 2**20:.1f} MiB, build {build_s:.2f} s"
-    )
+    size_mib = layout.size_bytes / 2**20
+    print(f"{arguments.subscriptions} subscriptions, layout {size_mib:.1f} MiB, build {build_s:.2f} s")
     print(f"{len(result.rows) / arguments.events:.1f} matches per event, {arguments.checked} events checked")
     print(f"encode {encode_us:.2f} us, match {match_us:.2f} us, whole {whole_us:.2f} us per event")
 

@@ -1,7 +1,8 @@
-"""The engine against the naive matcher: layout alone, delta alone, both, on any deal of partitions and shards."""
+"""The engine against the naive matcher: layout, delta, both, on any deal of partitions and shards."""
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_cases import Case, raw_batch, rows_of_events
@@ -49,7 +50,7 @@ def check(case: object, draw: st.DataObject, limits: Limits) -> None:
     catalogue.add(expressions[catalogue.writer.counts().rows :])
     for shard_idx in range(shard_count):
         mine = bytes(shard == shard_idx for shard in deal)
-        engine.attach_layout(1, layout, base_counts, bytes_column(mine))
+        engine.attach_layout(1, layout, base_counts, np.frombuffer(mine, np.uint8))
         result = engine.match(raw, 1, catalogue.writer.counts(), shard_idx, shard_count)
         for event, rows in enumerate(rows_of_events(result)):
             assert len(set(rows)) == len(rows), "one shard tells a row once"
@@ -61,13 +62,6 @@ def check(case: object, draw: st.DataObject, limits: Limits) -> None:
     engine.attach_layout(1, layout, base_counts)
     only_base = [[row for row in rows if row < base_count] for rows in expected]
     assert rows_of_events(engine.match(raw, 1, base_counts)) == only_base, "layout alone"
-
-
-def bytes_column(mine: bytes):
-    """Return `partition_mine` as a worker gets it from a message."""
-    import numpy as np
-
-    return np.frombuffer(mine, np.uint8)
 
 
 @settings(max_examples=100)

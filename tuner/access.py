@@ -123,7 +123,7 @@ def find_ways(spaces: CodeSpaces, tests: LabelTests, statistics: LabelStatistics
 
 
 def _probabilities(spaces: CodeSpaces, tests: LabelTests, statistics: LabelStatistics) -> F8:
-    """Estimate how often each predicate holds; several values of an attribute are taken as separate chances."""
+    """Estimate how often each predicate holds; several values of an attribute are separate chances."""
     attribute, lo, hi, reference = tests.test.reshape(-1, TEST_WIDTH).astype(np.int64).T
     up_to = np.concatenate((np.zeros(1), np.cumsum(statistics.label)))
     base = np.append(spaces.label_start[:-1], 0)[attribute]

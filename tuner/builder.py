@@ -18,7 +18,9 @@ from pubsub_cluster.shm.code_space import (
     F8,
     I4,
     I8,
+    TEST_WIDTH,
     U1,
+    LabelTests,
     build_code_spaces,
     expand_slices,
     gather_predicates,
@@ -77,6 +79,7 @@ def build_layout(
     source = _collect(catalogue, counts, version)
     predicates = gather_predicates(catalogue.columns, source.predicate_id)
     spaces, tests = build_code_spaces(predicates)
+    source, tests = _renumber_predicates(source, tests)
     names = [catalogue.attribute_name(int(attribute)) for attribute in predicates.attribute_id]
     statistics = (sample or EventSample()).statistics(spaces, names)
     ways = find_ways(spaces, tests, statistics)
@@ -158,6 +161,24 @@ def _collect(catalogue: CatalogueReader, counts: CatalogueCounts, version: int) 
         code.astype(np.int32),
         np.flatnonzero(used).astype(np.int32),
     )
+
+
+def _renumber_predicates(source: _Source, tests: LabelTests) -> tuple[_Source, LabelTests]:
+    """Number predicates by attribute and label, so that runs of a cluster read their tests in a row."""
+    test = tests.test.reshape(-1, TEST_WIDTH)
+    order = np.lexsort((test[:, 2], test[:, 1], test[:, 0]))
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    code = source.program_code
+    if len(number):
+        code = np.where(code >= 0, 2 * number[np.maximum(code, 0) >> 1] + (code & 1), code)
+    renumbered = source._replace(
+        literal=(2 * number[source.literal >> 1] + (source.literal & 1)).astype(np.int32),
+        program_code=code.astype(np.int32),
+        predicate_id=source.predicate_id[order],
+    )
+    bits = number[tests.bit_predicate]
+    return renumbered, tests._replace(test=test[order].reshape(-1), bit_predicate=bits)
 
 
 def _clause_entries(source: _Source, ways: Ways) -> tuple[Entries, U1]:

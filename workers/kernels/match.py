@@ -65,11 +65,11 @@ class Scratch(NamedTuple):
 @leaf
 def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any) -> Any:
     """Say whether one label passes the test at ``test[at:at + 4]``."""
-    if label < test[at + 1] or label > test[at + 2]:
-        return False
+    # No branch on either end alone: which one fails is unpredictable, that one does is not.
+    inside = (label >= test[at + 1]) & (label <= test[at + 2])
     reference = test[at + 3]
-    if reference < 0:
-        return True
+    if not inside or reference < 0:
+        return inside
     lo = set_start[reference >> 1]
     stop = set_start[(reference >> 1) + 1]
     hi = stop
