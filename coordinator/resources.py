@@ -92,7 +92,9 @@ class Resources:
         workers = config.workers
         self.catalogue = CatalogueWriter.create(self.owner, config.limits)
         self.catalogue_reader = CatalogueReader.of(self.catalogue)
-        self.slab = BatchSlab.create(self.owner, config.slab_chunks, config.limits.batch_size_bytes_max)
+        self.slab = BatchSlab.create(
+            self.owner, config.slab_chunks, config.limits.batch_size_bytes_max, reserve=True
+        )
         self.results = ResultSlots.create(
             self.owner, workers * TASKS_PER_WORKER_MAX, config.result_slot_bytes
         )

@@ -50,7 +50,7 @@ from pubsub_cluster.language.errors import (
     PubSubError,
     error_from_dict,
 )
-from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Message, Op
+from pubsub_cluster.language.protocol import PROTOCOL_VERSION, TUNE_ACTIONS, Message, Op
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
@@ -254,6 +254,8 @@ class Coordinator:
         return None
 
     def _on_tune(self, action: str) -> dict[str, Any]:
+        if action not in TUNE_ACTIONS:
+            raise ProtocolError("no such action of the tuner", seen=action, limit=list(TUNE_ACTIONS))
         if action == "now":
             self.tuner.policy.asked = True
             return {"asked": True, "generation": self.scheduler.current}

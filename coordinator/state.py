@@ -7,7 +7,7 @@ Rules of the file
 - A batch is bound at acceptance to (generation, counts) and has one task per shard. A task runs on
   any ready worker of its shard that has the generation mapped and a free result slot.
 - A worker that dies gives its tasks back. The oldest of them is the suspect: a batch that was the
-  suspect in two deaths is refused as poison.
+  suspect in two deaths of the same shard is refused as poison.
 - A generation becomes current when every ready worker has it mapped. It is dropped and unlinked when
   it is not current, no worker is about to map it, and no unanswered batch is bound to it; never before.
 """
@@ -23,7 +23,7 @@ from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.language.errors import PoisonBatchError, PubSubError
 from pubsub_cluster.workers import messages as wire
 
-KILLS_PER_BATCH_MAX = 2
+KILLS_PER_TASK_MAX = 2
 RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
 QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
@@ -158,7 +158,7 @@ class Batch:
     chunk_idx: int
     waiting: set[int]
     running: set[int] = field(default_factory=set)
-    kills: int = 0
+    kills: dict[int, int] = field(default_factory=dict)  # by shard
     error: PubSubError | None = None
 
 
@@ -232,13 +232,13 @@ class Scheduler:
             batch = self.batches[run.batch_no]
             batch.running.discard(worker.shard_idx)
             out.append(DiscardPages(batch.batch_no, worker.shard_idx))
-            if position == 0:
-                batch.kills += 1
-            if batch.kills >= KILLS_PER_BATCH_MAX and batch.error is None:
+            kills = batch.kills.get(worker.shard_idx, 0) + (position == 0)
+            batch.kills[worker.shard_idx] = kills
+            if kills >= KILLS_PER_TASK_MAX and batch.error is None:
                 batch.error = PoisonBatchError(
                     "the batch was being matched when its worker died, twice",
-                    seen=batch.kills,
-                    limit=KILLS_PER_BATCH_MAX - 1,
+                    seen=kills,
+                    limit=KILLS_PER_TASK_MAX - 1,
                     remedy="The batch is kept in the poison folder of the data directory; report it.",
                     story=list(worker.story)[-8:],
                 )

@@ -15,6 +15,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import orjson
 
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
@@ -163,8 +164,10 @@ def parse_message(frames: Sequence[Buffer]) -> Message:
             remedy="Is this the client socket of a pubsub-cluster of the same version?",
         )
     try:
-        header = orjson.loads(frames[1])
-    except orjson.JSONDecodeError as error:
+        # msgspec, not orjson: an integer constant beyond 64 bits must arrive as it is and be refused, where
+        # orjson would turn it into a nearby float.
+        header = msgspec.json.decode(frames[1])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError("the header frame is not JSON", seen=str(error)) from None
     if not isinstance(header, dict):
         raise ProtocolError("the header is not a JSON object", seen=type(header).__name__)

@@ -20,7 +20,7 @@ from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.language.errors import ClusterError, PubSubError, StartError, error_from_dict
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0  # a first start compiles the kernels
 STOP_TIMEOUT_S = 15.0
 
 

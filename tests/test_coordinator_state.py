@@ -54,7 +54,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.open: dict[int, int] = {}  # batch -> generation
         self.pages: dict[tuple[int, int], list[int]] = {}
         self.answered: dict[int, str] = {}
-        self.deaths_with: dict[int, int] = {}
+        self.deaths_with: dict[tuple[int, int], int] = {}  # by batch and shard
+        self.failed: set[int] = set()
         self.published = [0]
         self.unlinked: set[str] = set()
         self.next_generation = 1
@@ -81,8 +82,12 @@ class SchedulerMachine(RuleBasedStateMachine):
                         assert pages == list(range(pages[0], -1, -1)), "pages of two attempts, or a gap"
                     self.close(batch_no, "done")
                 case BatchRefused(batch_no, error):
-                    expected = PoisonBatchError if self.deaths_with.get(batch_no, 0) >= 2 else LimitError
-                    assert isinstance(error, expected)
+                    deaths = max((n for (no, _), n in self.deaths_with.items() if no == batch_no), default=0)
+                    if isinstance(error, PoisonBatchError):
+                        assert deaths >= 2
+                    else:
+                        assert isinstance(error, LimitError)
+                        assert batch_no in self.failed
                     self.close(batch_no, "refused")
                 case GenerationPublished(generation):
                     assert generation > self.published[-1]
@@ -106,7 +111,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.workers[worker_idx] = None
         running = self.scheduler.workers[worker_idx].running
         if running:
-            suspect = running[0].batch_no
+            suspect = (running[0].batch_no, self.scheduler.workers[worker_idx].shard_idx)
             self.deaths_with[suspect] = self.deaths_with.get(suspect, 0) + 1
         self.carry_out(self.scheduler.worker_died(worker_idx, self.now_s))
 
@@ -177,6 +182,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         task_id = worker.inbox.popleft().task_id
         del worker.slots[task_id]
+        run = self.scheduler.run_of(worker_idx, task_id)
+        assert run is not None
+        self.failed.add(run.batch_no)
         self.carry_out(self.scheduler.task_failed(worker_idx, task_id, LimitError("too many"), self.now_s))
 
     @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
