@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pubsub_cluster.client import Client
 
+HISTORY_SHOWN = 8
+
 
 @click.group()
 def tune() -> None:
@@ -62,4 +64,6 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit_json(found)
     else:
-        click.echo(nested(found) or "  done")
+        click.echo(
+            nested({**found, "history": found["history"][-HISTORY_SHOWN:]} if "history" in found else found)
+        )

@@ -174,7 +174,7 @@ def _by_aircraft(d: _Draws) -> Iterator[list[Part]]:
 
 def _by_weather(d: _Draws) -> Iterator[list[Part]]:
     """Flights of an airline on a route that leave in bad weather."""
-    gusts = d.among("wind_gust", lambda known: known > 20, 1)
+    gusts = d.among("wind_gust", lambda known: known > 25, 1)
     cold = d.among("temp", lambda known: known < 32, 1)
     hot = d.among("temp", lambda known: known > 85, 1)
     rows = zip(

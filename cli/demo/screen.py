@@ -64,7 +64,8 @@ class Screen:
         """Write the last lines."""
         right = outcome["mismatches"] == 0
         self._write("Every checked list was right." if right else "NOT RIGHT: some lists differ, see above.")
-        restarts = f", {outcome['worker_restarts']} workers replaced" if outcome["worker_restarts"] else ""
+        count = outcome["worker_restarts"]
+        restarts = f", {count} worker{'s' if count > 1 else ''} replaced" if count else ""
         work = f"{outcome['events']:,} flights x {outcome['subscriptions']:,} alerts"
         speed = f"{outcome['events_per_second']:,} flights/s{restarts}"
         self._write(
