@@ -79,8 +79,8 @@ class ReplyWindow:
         Returns
         -------
         Reply, Waiting or None
-            The stored reply; `Waiting.IN_PROGRESS` when the same request is being worked on (its reply will go
-            to the last connection that asked); None when the request is new.
+            The stored reply; `Waiting.IN_PROGRESS` when the same request is being worked on (its reply will
+            go to the last connection that asked); None when the request is new.
         """
         stored = self._replies.get(key)
         if stored is not None:
@@ -90,7 +90,7 @@ class ReplyWindow:
         return Waiting.IN_PROGRESS if known else None
 
     def finish(self, key: Key, reply: Reply, keep: bool = True) -> tuple[bytes, str]:
-        """Store the reply (unless it says "try again"); return the connection and request that wait for it."""
+        """Store the reply (unless it says "try again"); return the connection and request that wait."""
         asker = self._waiting.pop(key)
         size_bytes = reply.size_bytes
         if keep and size_bytes <= REPLY_KEPT_SIZE_BYTES_MAX:

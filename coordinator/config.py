@@ -25,11 +25,13 @@ class ClusterConfig:
     data_dir : Path
         Holds the durable store, the sockets and the lock; 0700, owned by the user.
     shards, replicas : int
-        ``workers = shards * replicas``. Shards divide the catalogue (latency), replicas the batches (throughput).
+        ``workers = shards * replicas``. Shards divide the catalogue (latency), replicas the batches
+        (throughput).
     pin : bool
         Pin each worker to one of the CPUs that this process may use.
     durability : str
-        ``full``: an acknowledged change survives a power loss; ``normal``: it survives a crash of any process.
+        ``full``: an acknowledged change survives a power loss; ``normal``: it survives a crash of any
+        process.
     limits : Limits
     schema : Schema
         Declared attributes; others are allowed unless it is closed.

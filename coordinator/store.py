@@ -226,5 +226,5 @@ class ChangeStore:
             raise StoreError(
                 f"the change table could not be {verb}",
                 seen=f"{error} ({self.path})",
-                remedy="Nothing of this was acknowledged. Free disk space or restore the file, then try again.",
+                remedy="Nothing of this was acknowledged. Free disk space or restore the file; try again.",
             ) from error
