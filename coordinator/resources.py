@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from pubsub_cluster.shm.counters import CounterSegment
 from pubsub_cluster.shm.owner import current_owner, list_segments, parse_name, sweep_dead, unlink_segment
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import BatchSlab
+from pubsub_cluster.tuner import messages as tuner_wire
+from pubsub_cluster.workers import messages as worker_wire
 
 LOCK_FILE = "owner.lock"
 FACTS_FILE = "cluster.json"
@@ -102,6 +105,31 @@ class Resources:
         self.counters = CounterSegment.create(self.owner, names, workers + 1)
         self.count = self.counters.writer(workers)
         self._write_facts()
+
+    def worker_setup(self, worker_idx: int) -> worker_wire.Setup:
+        """Return what a worker needs to begin."""
+        return worker_wire.Setup(
+            worker_idx % self.config.shards,
+            self.config.shards,
+            self.catalogue.name,
+            self.slab.name,
+            self.results.name,
+            self.counters.name,
+            worker_idx,
+            self.config.schema.to_json(),
+            asdict(self.config.limits),
+        )
+
+    def tuner_setup(self) -> tuner_wire.TunerSetup:
+        """Return what the tuner needs to begin."""
+        return tuner_wire.TunerSetup(
+            self.catalogue.name,
+            self.slab.name,
+            *self.owner,
+            self.config.schema.to_json(),
+            asdict(self.config.limits),
+            self.config.partitions,
+        )
 
     def worker_counters(self) -> dict[str, list[int]]:
         """Return the workers' counters: a list by worker for each name."""

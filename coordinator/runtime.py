@@ -4,17 +4,16 @@ One thread, one poller. Every message is taken to the part that it concerns; the
 instructions are carried out here and nowhere else. The commit thread of the store is the only other
 thread; it reports through a file descriptor in the same poller.
 
-Reading order: `Coordinator.run`, `_on_client`, `_on_publish`, `_on_worker`, `_carry_out`.
-"""
+Reading order: `run`, `_on_client`, `_on_publish`, `_on_worker`, `_carry_out`."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from pubsub_cluster.coordinator import status as status_page
@@ -25,22 +24,22 @@ from pubsub_cluster.coordinator.changes import ChangeDesk
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
-from pubsub_cluster.coordinator.listeners import Listeners
-from pubsub_cluster.coordinator.merge import ShardPage
-from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.coordinator.resources import Resources
-from pubsub_cluster.coordinator.state import (
+from pubsub_cluster.coordinator.instructions import (
     BatchDone,
     BatchRefused,
     DiscardPages,
     GenerationPublished,
     Instruction,
     KillWorker,
-    Scheduler,
     SendWorker,
     SpawnWorker,
     UnlinkSegment,
 )
+from pubsub_cluster.coordinator.listeners import Listeners
+from pubsub_cluster.coordinator.merge import ShardPage
+from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.coordinator.resources import Resources
+from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
 from pubsub_cluster.language.errors import (
@@ -50,13 +49,16 @@ from pubsub_cluster.language.errors import (
     PubSubError,
     error_from_dict,
 )
-from pubsub_cluster.language.protocol import PROTOCOL_VERSION, TUNE_ACTIONS, Message, Op
+from pubsub_cluster.language.protocol import Message, Op
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
 
 TICK_MS = 100
+# The catalogue's book-keeping allocates many small objects that stay: looking at the young ones every 700
+# allocations, as Python does, costs a tenth of the time of loading.
+GC_THRESHOLDS = (100_000, 10, 10)
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
@@ -108,6 +110,7 @@ class Coordinator:
         """Serve until stopped by a signal or a client; return the exit status."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
+        gc.set_threshold(*GC_THRESHOLDS)
         try:
             self._carry_out(self.scheduler.start())
             self.backend.spawn(TUNER, 0.0)
@@ -141,7 +144,7 @@ class Coordinator:
                 self.scheduler.worker_spawned(child, now_s)
         self._fold(now_s)
 
-    def _on_signal(self, number: int, _frame: Any) -> None:
+    def _on_signal(self, _number: int, _frame: Any) -> None:
         self._stopping = True
 
     def _close(self) -> None:
@@ -185,11 +188,11 @@ class Coordinator:
                 self.listeners.remove(identity, self._owner(header))
                 return Reply({})
             case Op.HELLO:
-                return Reply(self._greeting())
+                return Reply(status_page.greeting(self))
             case Op.STATUS:
                 return Reply(status_page.status(self))
             case Op.TUNE:
-                return Reply(self._on_tune(str(header["action"])))
+                return Reply(status_page.tune(self, str(header["action"])))
             case Op.STOP:
                 self._stopping = True
                 return Reply({})
@@ -198,15 +201,6 @@ class Coordinator:
 
     def _owner(self, header: dict[str, Any]) -> str:
         return check_name(header["owner"], what="owner", limits=self.config.limits, error=ProtocolError)
-
-    def _greeting(self) -> dict[str, Any]:
-        return {
-            "cluster_id": self.resources.cluster_id,
-            "life": self.resources.life,
-            "version": PROTOCOL_VERSION,
-            "limits": asdict(self.config.limits),
-            "schema": self.config.schema.to_json(),
-        }
 
     def _on_change(self, identity: bytes, message: Message, op: Op) -> Reply | None:
         key: Key = ("change", message.request)
@@ -253,14 +247,6 @@ class Coordinator:
         self._carry_out(instructions)
         return None
 
-    def _on_tune(self, action: str) -> dict[str, Any]:
-        if action not in TUNE_ACTIONS:
-            raise ProtocolError("no such action of the tuner", seen=action, limit=list(TUNE_ACTIONS))
-        if action == "now":
-            self.tuner.policy.asked = True
-            return {"asked": True, "generation": self.scheduler.current}
-        return status_page.tuning(self)
-
     # ---- children ------------------------------------------------------------------------------
 
     def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
@@ -273,7 +259,7 @@ class Coordinator:
     def _on_worker(self, worker_idx: int, message: worker_wire.FromWorker, now_s: float) -> list[Instruction]:
         match message:
             case worker_wire.Hello():
-                return self.scheduler.worker_hello(worker_idx, self._worker_setup(worker_idx), now_s)
+                return self.scheduler.worker_hello(worker_idx, self.resources.worker_setup(worker_idx), now_s)
             case worker_wire.Ready():
                 instructions = self.scheduler.worker_ready(worker_idx, now_s)
                 self.backend.pinned[worker_idx] = message.pinned_cpu
@@ -305,7 +291,7 @@ class Coordinator:
     def _on_tuner(self, message: tuner_wire.FromTuner, now_s: float) -> None:
         match message:
             case tuner_wire.TunerHello():
-                self.backend.send_tuner(self._tuner_setup())
+                self.backend.send_tuner(self.resources.tuner_setup())
             case tuner_wire.TunerReady():
                 self.tuner.ready = True
             case tuner_wire.SampleTaken():
@@ -314,15 +300,8 @@ class Coordinator:
                     self.resources.slab.release(chunk_idx)
             case tuner_wire.Built():
                 self.tuner.built(message, now_s)
-                self._carry_out(
-                    self.scheduler.layout_built(
-                        message.generation,
-                        message.segment,
-                        message.counts,
-                        message.version,
-                        message.partition_cost,
-                    )
-                )
+                built = (message.generation, message.segment, message.counts, message.version)
+                self._carry_out(self.scheduler.layout_built(*built, message.partition_cost))
             case tuner_wire.BuildFailed():
                 log.error("generation %d failed: %s", message.generation, message.error)
                 self.tuner.failed(message)
@@ -342,7 +321,7 @@ class Coordinator:
             self.resources.slab.release(chunk_idx)
         self.backend.spawn(TUNER, now_s + RESPAWN_DELAY_S)
 
-    # ---- carrying out --------------------------------------------------------------------------
+    # ---- instructions --------------------------------------------------------------------------
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -391,8 +370,8 @@ class Coordinator:
 
     def _published(self, generation: int) -> None:
         self.resources.count.add("generations", 1)
-        base_counts = self.scheduler.generations[generation].base_counts
-        self.tuner.policy.published(base_counts[0], time.monotonic())
+        base_rows = self.scheduler.generations[generation].base_counts[0]
+        self.tuner.policy.published(base_rows, time.monotonic())
 
     def _catalogue_changed(self) -> None:
         self.tuner.policy.changed(self.resources.catalogue.counts().rows, time.monotonic())
@@ -412,44 +391,10 @@ class Coordinator:
             callback, self._on_ready = self._on_ready, None
             callback(status_page.status(self))
 
-    def _worker_setup(self, worker_idx: int) -> worker_wire.Setup:
-        resources = self.resources
-        return worker_wire.Setup(
-            self.scheduler.workers[worker_idx].shard_idx,
-            self.config.shards,
-            resources.catalogue.name,
-            resources.slab.name,
-            resources.results.name,
-            resources.counters.name,
-            worker_idx,
-            self.config.schema.to_json(),
-            asdict(self.config.limits),
-        )
-
-    def _tuner_setup(self) -> tuner_wire.TunerSetup:
-        resources = self.resources
-        return tuner_wire.TunerSetup(
-            resources.catalogue.name,
-            resources.slab.name,
-            *resources.owner,
-            self.config.schema.to_json(),
-            asdict(self.config.limits),
-            self.config.partitions,
-        )
-
 
 def run_coordinator(config: ClusterConfig, on_ready: Callable[[dict[str, Any]], None] | None = None) -> int:
     """Run a cluster in this process until it is stopped; return the exit status.
 
-    Parameters
-    ----------
-    config : ClusterConfig
-    on_ready : callable, optional
-        Called once with the status when every worker takes tasks.
-
-    Raises
-    ------
-    StartError, StoreError
-        The cluster cannot start here; nothing is left behind.
+    `config`, `on_ready` and the errors are those of `Coordinator`.
     """
     return Coordinator(config, on_ready).run()

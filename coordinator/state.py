@@ -16,10 +16,20 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import deal_partitions
+from pubsub_cluster.coordinator.instructions import (
+    BatchDone,
+    BatchRefused,
+    DiscardPages,
+    GenerationPublished,
+    Instruction,
+    KillWorker,
+    SendWorker,
+    SpawnWorker,
+    UnlinkSegment,
+)
 from pubsub_cluster.language.errors import PoisonBatchError, PubSubError
 from pubsub_cluster.workers import messages as wire
 
@@ -28,78 +38,6 @@ RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
 QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
 STORY_LENGTH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class SendWorker:
-    """Send a message to a worker."""
-
-    worker_idx: int
-    message: wire.ToWorker
-
-
-@dataclass(frozen=True, slots=True)
-class SpawnWorker:
-    """Start a process for this worker after `delay_s`."""
-
-    worker_idx: int
-    delay_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class KillWorker:
-    """Kill a worker that no longer answers."""
-
-    worker_idx: int
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardPages:
-    """Forget what this shard has answered for the batch: its task starts anew."""
-
-    batch_no: int
-    shard_idx: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDone:
-    """Every shard has answered: merge, reply, release the chunk."""
-
-    batch_no: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRefused:
-    """The batch cannot be answered: reply with the error, release the chunk."""
-
-    batch_no: int
-    error: PubSubError
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationPublished:
-    """New batches are bound to this generation from now on."""
-
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnlinkSegment:
-    """Nobody will ask for this segment again."""
-
-    segment: str
-
-
-Instruction: TypeAlias = (
-    SendWorker
-    | SpawnWorker
-    | KillWorker
-    | DiscardPages
-    | BatchDone
-    | BatchRefused
-    | GenerationPublished
-    | UnlinkSegment
-)
 
 
 @dataclass(slots=True)

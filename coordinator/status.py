@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.protocol import PROTOCOL_VERSION, TUNE_ACTIONS
 from pubsub_cluster.shm.owner import SHM_DIRECTORY, list_segments, parse_name
 
 if TYPE_CHECKING:
@@ -16,6 +19,17 @@ if TYPE_CHECKING:
 
 POISON_DIR = "poison"
 POISON_FILES_MAX = 16
+
+
+def greeting(coordinator: Coordinator) -> dict[str, Any]:
+    """Return what a client is told when it says hello."""
+    return {
+        "cluster_id": coordinator.resources.cluster_id,
+        "life": coordinator.resources.life,
+        "version": PROTOCOL_VERSION,
+        "limits": asdict(coordinator.config.limits),
+        "schema": coordinator.config.schema.to_json(),
+    }
 
 
 def status(coordinator: Coordinator) -> dict[str, Any]:
@@ -67,8 +81,17 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
-def tuning(coordinator: Coordinator) -> dict[str, Any]:
-    """Return what ``pubsub-cluster tune show`` prints."""
+def tune(coordinator: Coordinator, action: str) -> dict[str, Any]:
+    """Carry out ``pubsub-cluster tune ACTION``; return what it prints."""
+    if action not in TUNE_ACTIONS:
+        raise ProtocolError("no such action of the tuner", seen=action, limit=list(TUNE_ACTIONS))
+    if action == "now":
+        coordinator.tuner.policy.asked = True
+        return {"asked": True, "generation": coordinator.scheduler.current}
+    return _tuning(coordinator)
+
+
+def _tuning(coordinator: Coordinator) -> dict[str, Any]:
     scheduler, policy = coordinator.scheduler, coordinator.tuner.policy
     current = scheduler.generations[scheduler.current]
     shard_cost: dict[int, int] = {}

@@ -316,6 +316,7 @@ def refuse_several(name: str, count: int) -> NoReturn:
 
 
 def refuse_count(entry_count_max: int) -> NoReturn:
+    """Raise the error of an event with more entries than the limit allows."""
     raise EventError(
         "the event has too many entries",
         limit=entry_count_max,

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pubsub_cluster.coordinator.dealing import deal_partitions
-from pubsub_cluster.coordinator.state import (
+from pubsub_cluster.coordinator.instructions import (
     BatchDone,
     BatchRefused,
     DiscardPages,
     GenerationPublished,
     Instruction,
     KillWorker,
-    Scheduler,
     SendWorker,
     SpawnWorker,
     UnlinkSegment,
 )
+from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.language.errors import LimitError, PoisonBatchError
 from pubsub_cluster.workers import messages as wire
 
