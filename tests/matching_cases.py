@@ -74,7 +74,7 @@ class Case:
     ) -> None:
         self.schema = schema
         self.limits = limits
-        self.writer = CatalogueWriter.in_memory(1_024)
+        self.writer = CatalogueWriter.in_memory(16_384)
         self.reader = CatalogueReader.of(self.writer)
         self.add(expressions)
 

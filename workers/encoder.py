@@ -123,12 +123,12 @@ class Encoder:
         self, attribute: int, entries: AttributeEntries, at: int, out: tuple[I4, I4]
     ) -> tuple[int, bool]:
         """Encode one attribute into `out` from row `at` on; return the next row and whether events repeat."""
-        repeats, kinds = 0, 0
+        repeats = 0
         if entries.booleans is not None:
             event = kernel_input(entries.booleans.event, np.int32)
             value = kernel_input(entries.booleans.value, np.uint8)
             repeats += encode.encode_booleans(event, value, at, out)
-            at, kinds = at + len(event), kinds + 1
+            at += len(event)
         if entries.numbers is not None:
             event = kernel_input(entries.numbers.event, np.int32)
             keys = (
@@ -137,7 +137,7 @@ class Encoder:
             )
             bounds = self._number_bounds[attribute]
             repeats += encode.encode_numbers(event, keys, self._number_constants, bounds, at, out)
-            at, kinds = at + len(event), kinds + 1
+            at += len(event)
         if entries.texts is not None:
             event = kernel_input(entries.texts.event, np.int32)
             texts = (
@@ -147,8 +147,8 @@ class Encoder:
             )
             text_bounds = self._text_bounds[attribute]
             repeats += encode.encode_texts(event, texts, self._text_constants, text_bounds, at, out)
-            at, kinds = at + len(event), kinds + 1
-        return at, repeats > 0 or kinds > 1
+            at += len(event)
+        return at, repeats > 0
 
 
 def _make_distinct(first: int, stop: int, out: tuple[I4, I4]) -> int:
