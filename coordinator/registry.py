@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
+from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, UnknownIdError, WindowError
-from pubsub_cluster.language.expression import Expression
-from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.normalise import never, normalise
 from pubsub_cluster.language.predicate import NormalForm
@@ -65,6 +64,7 @@ class Registry:
         self.catalogue = catalogue
         self.schema = schema
         self.limits = limits
+        self._compiler = Compiler(schema, limits)
         self.version = 0  # of the last applied change
         self.live_count = 0
         self._live: dict[str, Live] = {}
@@ -152,10 +152,8 @@ class Registry:
 
     def _normalised(self, given: Any) -> NormalForm:
         if isinstance(given, str):
-            expression: Expression = parse_text(given, self.schema, self.limits)
-        else:
-            expression = expression_from_json(given, self.limits)
-        return normalise(expression, self.schema, self.limits)
+            return normalise(parse_text(given, self.schema, self.limits), self.schema, self.limits)
+        return self._compiler.normal_form(given)
 
     def _check_room(self) -> None:
         self.catalogue.check_room(len(self._staged) + 1)

@@ -2,9 +2,13 @@
 
 One thread owns the connection. Changes are handed to it in groups; it commits everything that has
 queued up meanwhile in one transaction (group commit) and reports back through an event file
-descriptor that the coordinator's poller watches. Nothing is acknowledged before that report. Changes
-reach the table in version order; when a commit fails, every group behind it fails too until the owner
-has rolled back and calls `resume`: what those groups built on was never kept.
+descriptor that the coordinator's poller watches. A group is one row of the table, packed as
+MessagePack: the thread lets go of the interpreter once per statement and then waits for it behind the
+coordinator's own work, so a row per change would cost a wait per change.
+
+Nothing is acknowledged before the thread's report. Changes reach the table in version order; when a
+commit fails, every group behind it fails too until the owner has rolled back and calls `resume`: what
+those groups built on was never kept.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from pubsub_cluster.language.errors import StoreError
 
 STORE_FILE = "catalogue.sqlite"
@@ -31,22 +37,17 @@ SUBSCRIBE, UPDATE, UNSUBSCRIBE = 1, 2, 3
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS changes (
-    version INTEGER PRIMARY KEY,
-    operation INTEGER NOT NULL,
-    handle INTEGER NOT NULL,
-    subscription_id TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    expression BLOB,
-    valid_from INTEGER,
-    valid_until INTEGER
+    first_version INTEGER PRIMARY KEY,
+    last_version INTEGER NOT NULL,
+    body BLOB NOT NULL
 );
 """
-_INSERT = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT = "SELECT * FROM changes ORDER BY version"
+_INSERT = "INSERT INTO changes VALUES (?, ?, ?)"
+_SELECT = "SELECT body FROM changes ORDER BY first_version"
 
 
 class Change(NamedTuple):
-    """One row of the change table.
+    """One change of the catalogue.
 
     Attributes
     ----------
@@ -72,11 +73,22 @@ class Change(NamedTuple):
     valid_until: int | None
 
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Change]).decode
+
+
 class Committed(NamedTuple):
     """The fate of one group: `error` is None when it is durable."""
 
     group_id: int
     error: StoreError | None
+
+
+class _Group(NamedTuple):
+    group_id: int
+    first_version: int
+    last_version: int
+    body: bytes
 
 
 class ChangeStore:
@@ -98,7 +110,7 @@ class ChangeStore:
         self.path = data_dir / STORE_FILE
         self._durability = durability
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._groups: queue.Queue[tuple[int, list[Change]] | None] = queue.Queue(QUEUED_GROUPS_MAX)
+        self._groups: queue.Queue[_Group | None] = queue.Queue(QUEUED_GROUPS_MAX)
         self._done: deque[Committed] = deque()
         self._next_group_id = 1
         self._thread: threading.Thread | None = None
@@ -110,8 +122,15 @@ class ChangeStore:
     def replay(self) -> Iterator[Change]:
         """Yield every durable change in version order."""
         with self._explained("read"), contextlib.closing(self._connect()) as connection:
-            for row in connection.execute(_SELECT):
-                yield Change(*row)
+            for (body,) in connection.execute(_SELECT):
+                try:
+                    yield from _decode(body)
+                except msgspec.MsgspecError as error:
+                    raise StoreError(
+                        "a group of changes cannot be read",
+                        seen=f"{error} ({self.path})",
+                        remedy="The file is damaged: restore it from a backup.",
+                    ) from error
 
     def start(self) -> None:
         """Start the committing thread."""
@@ -119,7 +138,7 @@ class ChangeStore:
         self._thread.start()
 
     def commit(self, changes: list[Change]) -> int:
-        """Queue a group of changes; return its number, which `poll` reports later.
+        """Queue a group of changes (at least one); return its number, which `poll` reports later.
 
         Raises
         ------
@@ -128,7 +147,9 @@ class ChangeStore:
         """
         group_id = self._next_group_id
         try:
-            self._groups.put_nowait((group_id, changes))
+            self._groups.put_nowait(
+                _Group(group_id, changes[0].version, changes[-1].version, _encode(changes))
+            )
         except queue.Full:
             raise StoreError(
                 "too many changes wait for the disk",
@@ -173,24 +194,23 @@ class ChangeStore:
                     with self._explained("written"):
                         connection = connection or self._connect()
                         with connection:
-                            for _, changes in groups:
-                                connection.executemany(_INSERT, changes)
+                            connection.executemany(_INSERT, [group[1:] for group in groups])
                 except StoreError as error:
                     self._failure = error
-            self._done.extend(Committed(group_id, self._failure) for group_id, _ in groups)
+            self._done.extend(Committed(group.group_id, self._failure) for group in groups)
             os.eventfd_write(self.wake_fd, 1)
         if connection is not None:
             connection.close()
 
-    def _take_all(self) -> tuple[list[tuple[int, list[Change]]], bool]:
+    def _take_all(self) -> tuple[list[_Group], bool]:
         first = self._groups.get()
         if first is None:
             return [], True
         behind, closing = self._drain()
         return [first, *behind], closing
 
-    def _drain(self) -> tuple[list[tuple[int, list[Change]]], bool]:
-        found: list[tuple[int, list[Change]]] = []
+    def _drain(self) -> tuple[list[_Group], bool]:
+        found: list[_Group] = []
         while True:
             try:
                 item = self._groups.get_nowait()

@@ -1,8 +1,8 @@
 """The expression tree: what a subscription says, before anything is done to it.
 
 A tree is made of `And`, `Or`, `Not` and `Atom`; constants are kept as the user wrote them (a timestamp
-as its text, for instance). The tree checks its own shape when it is made: the right number and kind of
-constants for each operator. What needs the schema is checked by `pubsub_cluster.language.normalise`.
+as its text, for instance). The forms make well-formed trees only; one made by hand is checked by
+`pubsub_cluster.language.wellformed`. What needs the schema is checked by `pubsub_cluster.language.normalise`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,14 @@ class Operator(enum.StrEnum):
 
 COMPARISONS = frozenset({Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE})
 TEXT_OPERATORS = frozenset(
-    {Operator.PREFIX, Operator.SUFFIX, Operator.CONTAINS, Operator.LIKE, Operator.MATCHES, Operator.IN_NETWORK}
+    {
+        Operator.PREFIX,
+        Operator.SUFFIX,
+        Operator.CONTAINS,
+        Operator.LIKE,
+        Operator.MATCHES,
+        Operator.IN_NETWORK,
+    }
 )
 IGNORE_CASE_OPERATORS = frozenset(
     {

@@ -59,4 +59,6 @@ DEFAULT_LIMITS = Limits()
 def check_limit(limit_name: str, seen: int, limit: int, what: str, remedy: str) -> None:
     """Raise `LimitError` when `seen` is above `limit`; `what` names the thing counted."""
     if seen > limit:
-        raise LimitError(f"too many or too much: {what}", seen=seen, limit=limit, remedy=remedy, limit_name=limit_name)
+        raise LimitError(
+            f"too many or too much: {what}", seen=seen, limit=limit, remedy=remedy, limit_name=limit_name
+        )

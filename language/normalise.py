@@ -32,13 +32,13 @@ class _Group(NamedTuple):
     """A connective over two or more different operands, none of them a constant or of the same connective."""
 
     is_and: bool
-    operands: tuple[_Node, ...]
+    operands: tuple[Node, ...]
 
 
 # A literal is an int >= 0 as in `NormalForm`; the constants are the two ints that are no literal.
-_Node: TypeAlias = "int | _Group"
-_TRUE: Final = -1
-_FALSE: Final = -2
+Node: TypeAlias = "int | _Group"
+TRUE_NODE: Final = -1
+FALSE_NODE: Final = -2
 
 _Clauses: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -70,17 +70,8 @@ def normalise(
     LimitError
         Nested too deep.
     """
-    predicates = _Predicates(schema, limits)
-    root = predicates.node(expression, False, 0)
-    if isinstance(root, int) or (root.is_and and all(type(operand) is int for operand in root.operands)):
-        clauses = _clauses(root)
-    elif _fits_clauses(root, limits):
-        clauses = tuple(dict.fromkeys(clause for clause in _clauses(root) if not _is_contradiction(clause)))
-    else:
-        return _compact(predicates.found, None, tuple(_postfix(root)))
-    if schema.has_unique:
-        clauses = predicates.narrowed(clauses)
-    return _compact(predicates.found, clauses, ())
+    predicates = Predicates(schema, limits)
+    return predicates.normal_form(predicates.node(expression, False, 0))
 
 
 def never(form: NormalForm) -> bool:
@@ -88,7 +79,7 @@ def never(form: NormalForm) -> bool:
     return form.clauses == ()
 
 
-class _Predicates:
+class Predicates:
     """The distinct predicates of one expression, and the walk that finds them."""
 
     __slots__ = ("found", "limits", "schema")
@@ -98,12 +89,12 @@ class _Predicates:
         self.limits = limits
         self.found: dict[Predicate, int] = {}
 
-    def node(self, expression: Expression, negated: bool, depth: int) -> _Node:
+    def node(self, expression: Expression, negated: bool, depth: int) -> Node:
         """Return an expression, or its negation, folded, with negations at the predicates only."""
         if type(expression) is Atom:
             literal = canonical_literal(expression, self.schema)
             if literal is None:
-                return _TRUE if negated else _FALSE
+                return TRUE_NODE if negated else FALSE_NODE
             predicate, predicate_negated = literal
             return 2 * self.found.setdefault(predicate, len(self.found)) + (predicate_negated is not negated)
         depth += 1
@@ -113,7 +104,21 @@ class _Predicates:
         if type(expression) is not And and type(expression) is not Or:
             raise ExpressionError("an expression is made of And, Or, Not and Atom", seen=expression)
         is_and = (type(expression) is And) is not negated
-        return _joined(is_and, [self.node(child, negated, depth) for child in expression.children])
+        return joined(is_and, [self.node(child, negated, depth) for child in expression.children])
+
+    def normal_form(self, root: Node) -> NormalForm:
+        """Return the normal form of an expression whose walk gave `root`."""
+        if isinstance(root, int) or (root.is_and and all(type(operand) is int for operand in root.operands)):
+            clauses = _clauses(root)
+        elif _fits_clauses(root, self.limits):
+            clauses = tuple(
+                dict.fromkeys(clause for clause in _clauses(root) if not _is_contradiction(clause))
+            )
+        else:
+            return _compact(self.found, None, tuple(_postfix(root)))
+        if self.schema.has_unique:
+            clauses = self.narrowed(clauses)
+        return _compact(self.found, clauses, ())
 
     def narrowed(self, clauses: _Clauses) -> _Clauses:
         """Intersect, clause by clause, the ranges of unique attributes; drop clauses that become empty."""
@@ -145,10 +150,10 @@ class _Predicates:
         return declared is not None and declared.unique
 
 
-def _joined(is_and: bool, children: Iterable[_Node]) -> _Node:
+def joined(is_and: bool, children: Iterable[Node]) -> Node:
     """Return a connective over `children`, folded."""
-    neutral, absorbing = (_TRUE, _FALSE) if is_and else (_FALSE, _TRUE)
-    operands: dict[_Node, None] = {}
+    neutral, absorbing = (TRUE_NODE, FALSE_NODE) if is_and else (FALSE_NODE, TRUE_NODE)
+    operands: dict[Node, None] = {}
     for child in children:
         if type(child) is _Group:
             for operand in child.operands if child.is_and is is_and else (child,):
@@ -165,13 +170,13 @@ def _joined(is_and: bool, children: Iterable[_Node]) -> _Node:
     return next(iter(operands), neutral)
 
 
-def _fits_clauses(root: _Node, limits: Limits) -> bool:
+def _fits_clauses(root: Node, limits: Limits) -> bool:
     """Whether multiplying out gives few clauses, with no more literals than an expression may have nodes."""
     clause_count, literal_count = _product_size(root, limits.clauses_max)
     return clause_count <= limits.clauses_max and literal_count <= limits.nodes_per_subscription_max
 
 
-def _product_size(node: _Node, clauses_max: int) -> tuple[int, int]:
+def _product_size(node: Node, clauses_max: int) -> tuple[int, int]:
     """Numbers of clauses and literals that multiplying out would give; exact up to `clauses_max` clauses."""
     if isinstance(node, int):
         return 1, 1
@@ -189,10 +194,10 @@ def _product_size(node: _Node, clauses_max: int) -> tuple[int, int]:
     return clause_count, literal_count
 
 
-def _clauses(node: _Node) -> _Clauses:
+def _clauses(node: Node) -> _Clauses:
     """Multiply out; the clauses may repeat and contradict themselves."""
     if isinstance(node, int):
-        return () if node == _FALSE else ((),) if node == _TRUE else ((node,),)
+        return () if node == FALSE_NODE else ((),) if node == TRUE_NODE else ((node,),)
     if not node.is_and:
         return tuple(clause for operand in node.operands for clause in _clauses(operand))
     common = {operand for operand in node.operands if isinstance(operand, int)}
@@ -208,7 +213,7 @@ def _is_contradiction(clause: tuple[int, ...]) -> bool:
     return any(left ^ 1 == right for left, right in pairwise(clause))
 
 
-def _postfix(node: _Node) -> list[int]:
+def _postfix(node: Node) -> list[int]:
     if isinstance(node, int):
         return [node]
     code = [step for operand in node.operands for step in _postfix(operand)]

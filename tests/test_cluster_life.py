@@ -66,11 +66,14 @@ def _kill_workers_for_a_while(cluster: Cluster, count: int) -> None:
     with cluster.client() as client:
         for turn in range(count):
             worker = client.status()["workers"][turn % 2]
-            if worker["pid"]:
-                os.kill(worker["pid"], signal.SIGKILL)
-            # Not sooner than it is back: a batch that loses two workers in a row is refused, rightly.
+            os.kill(worker["pid"], signal.SIGKILL)
+            # Not sooner than it is back: a batch whose shard loses two workers in a row is refused, rightly.
             wait_until(
-                lambda: all(worker["ready"] for worker in client.status()["workers"]), "the worker is back"
+                lambda: (
+                    client.status()["counters"]["worker_restarts"] > turn  # noqa: B023
+                    and all(worker["ready"] for worker in client.status()["workers"])
+                ),
+                "the worker is back",
             )
 
 

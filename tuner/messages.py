@@ -39,7 +39,7 @@ class Sample(msgspec.Struct, tag="sample", frozen=True):
 
 
 class SampleTaken(msgspec.Struct, tag="sample_taken", frozen=True):
-    """Tuner: the chunk is free; `event_count` events were added to the sample, which now holds `held_count`."""
+    """Tuner: the chunk is free; `event_count` events were seen, the sample now holds `held_count`."""
 
     chunk_idx: int
     event_count: int
