@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from pubsub_cluster.language.canonical import Literal, canonical_literal
+from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.expression import Atom
 from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
@@ -57,7 +58,7 @@ class Compiler:
         predicates = Predicates(self._schema, self._limits)
         try:
             root = self._node(obj, False, self._limits.nesting_depth_max, predicates)
-        except _Unusual:
+        except (_Unusual, PubSubError):
             return normalise(expression_from_json(obj, self._limits), self._schema, self._limits)
         return predicates.normal_form(root)
 
