@@ -95,6 +95,8 @@ class Compiler:
                 self._literals.clear()
             self._literals[key] = literal
             return literal
+        if type(value) is dict:
+            raise _Unusual  # a tag may stand for any number of members
         if type(value) is list:
             self._nodes_left -= len(value)
         return self._read(obj)
