@@ -58,6 +58,8 @@ class Compiler:
         predicates = Predicates(self._schema, self._limits)
         try:
             root = self._node(obj, False, self._limits.nesting_depth_max, predicates)
+            if self._nodes_left <= 0:
+                raise _Unusual
         except (_Unusual, PubSubError):
             return normalise(expression_from_json(obj, self._limits), self._schema, self._limits)
         return predicates.normal_form(root)
