@@ -29,6 +29,8 @@ class Notification:
         restart of the coordinator may cause.
     handles : tuple of int
         Ascending.
+    ids : tuple of str
+        Ids of the same subscriptions, in the same order.
     event : object
         The event as its publisher gave it (JSON types).
     sequence : int
@@ -43,6 +45,7 @@ class Notification:
     batch_id: str
     event_index: int
     handles: tuple[int, ...]
+    ids: tuple[str, ...]
     event: Any
     sequence: int
     dropped: int
@@ -64,6 +67,7 @@ def notifications_from_push(header: dict[str, Any]) -> list[Notification]:
                 header["batch_id"],
                 entry["event_index"],
                 tuple(entry["handles"]),
+                tuple(entry["ids"]),
                 plain_event(entry["event"]),
                 header["sequence"],
                 header["dropped"] if entry_idx == 0 else 0,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.protocol import Buffer, error_frames, reply_frames
 
 Key: TypeAlias = tuple[str, ...]
@@ -44,11 +44,21 @@ class Reply:
             return error_frames(request, self.error)
         return reply_frames(request, self.fields, self.buffers)
 
+    def error_body(self) -> dict[str, Any]:
+        """Return the error as a dictionary; empty for a good reply."""
+        return self.error.to_dict() if self.error is not None else {}
+
     @property
     def size_bytes(self) -> int:
         """Memory that keeping it takes, roughly for the header and exactly for the buffers."""
         items = sum(len(value) for value in self.fields.values() if isinstance(value, list | dict))
         return HEADER_SIZE_BYTES_GUESS * (1 + items) + sum(len(buffer) for buffer in self.buffers)
+
+
+def defect(condition: str, error: Exception) -> Reply:
+    """Return the refusal for a fault of ours: the one who asked learns of it, the cluster goes on."""
+    remedy = "This is a defect: report it with the coordinator's messages."
+    return Reply({}, error=ClusterError(condition, seen=repr(error), remedy=remedy))
 
 
 class Waiting(enum.Enum):

@@ -8,6 +8,7 @@ become the publisher's reply and the owners' notifications. A batch that cannot 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pubsub_cluster.coordinator.answers import Reply
+from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import Merged, ShardPage, match_counts, merge_pages
@@ -29,6 +30,7 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.slab import BatchSlab
 
 BUSY_RETRY_AFTER_S = 0.005
+log = logging.getLogger("pubsub_cluster.coordinator")
 
 
 @dataclass(slots=True)
@@ -198,10 +200,23 @@ class BatchDesk:
         batch.row_count -= sum(len(page.rows) for page in batch.pages.pop(shard_idx, []))
 
     def done(self, batch_no: int) -> tuple[OpenBatch, Reply]:
-        """Merge a batch, tell its owners; return it with its reply."""
-        batch = self.open.pop(batch_no)
+        """Merge a batch, tell its owners; return it with its reply, a refusal when that fails.
+
+        A defect of ours here costs this batch its answer, and nobody else anything.
+        """
+        batch = self.open[batch_no]
+        try:
+            reply = self._answered(batch)
+        except Exception as error:
+            log.exception("batch %s of %s could not be merged", batch.batch_id, batch.publisher)
+            reply = defect("the batch could not be merged", error)
+        del self.open[batch_no]
+        return batch, reply
+
+    def _answered(self, batch: OpenBatch) -> Reply:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        merged = merge_pages(pages, batch.event_count, self._catalogue, batch.version, batch.now_us)
+        as_of = (batch.version, batch.now_us)
+        merged = merge_pages(pages, batch.event_count, self._catalogue, *as_of, batch.refused)
         fields = {
             "event_count": batch.event_count,
             "generation": batch.generation,
@@ -209,8 +224,13 @@ class BatchDesk:
             "match_count": len(merged.handles),
             "refused": {str(idx): batch.refused[idx] for idx in sorted(batch.refused)},
         }
-        self._notify(batch, merged)
-        return batch, Reply(fields, self._buffers(batch, merged))
+        buffers = self._buffers(batch, merged)
+        try:
+            self._notify(batch, merged)
+        except Exception:
+            log.exception("owners were not told of batch %s of %s", batch.batch_id, batch.publisher)
+            self.dropped += 1
+        return Reply(fields, buffers)
 
     def refuse(self, batch_no: int, error: PubSubError) -> tuple[OpenBatch, Reply]:
         """Close a batch that cannot be answered; return it with its refusal."""

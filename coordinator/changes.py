@@ -8,11 +8,13 @@ the others good.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pubsub_cluster.coordinator.answers import defect
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import Change, ChangeStore
 from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
@@ -20,6 +22,7 @@ from pubsub_cluster.language.protocol import Op
 
 SLICE_ITEMS = 128  # about 10 ms of work: the longest that other clients wait for a bulk load
 GROUPS_OUTSTANDING_MAX = 64
+log = logging.getLogger("pubsub_cluster.coordinator")
 
 
 @dataclass(slots=True)
@@ -121,7 +124,8 @@ class ChangeDesk:
             except PubSubError as error:
                 result = {"ok": False, "error": error.to_dict()}
             except Exception as error:  # a defect of ours must not take the other items with it
-                result = {"ok": False, "error": _defect(error).to_dict()}
+                log.exception("a change failed")
+                result = {"ok": False, "error": defect("the change failed", error).error_body()}
             else:
                 changes.append(change)
             request.results.append(result)
@@ -164,11 +168,3 @@ class ChangeDesk:
 
     def _finish(self, request: ChangeRequest) -> None:
         self._answer(request.key, {"results": request.results, "version": self._registry.version})
-
-
-def _defect(error: Exception) -> PubSubError:
-    from pubsub_cluster.language.errors import ClusterError
-
-    return ClusterError(
-        "the change could not be carried out", seen=repr(error), remedy="This is a defect: report it."
-    )

@@ -13,6 +13,13 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 TASKS_PER_WORKER_MAX = 2
 WORKERS_MAX = 256
+LEAST: dict[str, float] = {
+    "slab_chunks": 2,
+    "result_slot_bytes": 4_096,
+    "retune_interval_s": 0.0,
+    "task_timeout_s": 0.1,
+    "partitions": 1,
+}
 DURABILITIES = ("full", "normal")
 
 
@@ -73,8 +80,10 @@ class ClusterConfig:
             )
         if self.durability not in DURABILITIES:
             raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
-        if self.slab_chunks < 2:
-            raise StartError("the batch slab needs at least two chunks", seen=self.slab_chunks, limit=2)
+        for name, least in LEAST.items():
+            _check_least(name, getattr(self, name), least)
+        for name in Limits.__dataclass_fields__:
+            _check_least(f"limits.{name}", getattr(self.limits, name), 1)
 
     @property
     def workers(self) -> int:
@@ -98,6 +107,11 @@ class ClusterConfig:
         if "schema" in fields:
             fields["schema"] = Schema.from_json(fields["schema"])
         return cls(**fields)
+
+
+def _check_least(name: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise StartError(f"the setting `{name}` is too small", seen=value, limit=f"at least {least:g}")
 
 
 def allowed_cpus() -> list[int]:

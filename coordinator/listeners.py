@@ -88,9 +88,11 @@ class Listeners:
         for owner_idx in np.unique(owner_of_match).tolist():
             heard[owner_idx] = catalogue.owner_name(owner_idx) in self._by_owner
         chosen = np.nonzero(heard[owner_of_match])[0]
+        if not len(chosen):
+            return sent, dropped
         for owner_idx, matches in _grouped(owner_of_match, chosen):
             owner = catalogue.owner_name(owner_idx)
-            events = _events_body(merged, matches, event_json)
+            events = _events_body(merged, matches, catalogue, event_json)
             for listener in list(self._by_owner.get(owner, {}).values()):
                 if self._tell(listener, publisher, batch_id, events):
                     sent += 1
@@ -126,14 +128,17 @@ def _grouped(
 
 
 def _events_body(
-    merged: Merged, matches: npt.NDArray[np.int64], event_json: Callable[[int], bytes]
+    merged: Merged,
+    matches: npt.NDArray[np.int64],
+    catalogue: CatalogueReader,
+    event_json: Callable[[int], bytes],
 ) -> list[dict[str, Any]]:
     event_of_match = np.searchsorted(merged.offsets, matches, side="right") - 1
     body: list[dict[str, Any]] = []
-    for event_idx, handle in zip(event_of_match.tolist(), merged.handles[matches].tolist(), strict=True):
+    for match_idx, event_idx in zip(matches.tolist(), event_of_match.tolist(), strict=True):
         if not body or body[-1]["event_index"] != event_idx:
-            body.append(
-                {"event_index": event_idx, "handles": [], "event": orjson.Fragment(event_json(event_idx))}
-            )
-        body[-1]["handles"].append(handle)
+            event = orjson.Fragment(event_json(event_idx))
+            body.append({"event_index": event_idx, "handles": [], "ids": [], "event": event})
+        body[-1]["handles"].append(int(merged.handles[match_idx]))
+        body[-1]["ids"].append(catalogue.subscription_id(int(merged.rows[match_idx])))
     return body

@@ -7,6 +7,7 @@ become handles, and each event's handles are ordered and told once.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,12 @@ class Merged(NamedTuple):
 
 
 def merge_pages(
-    pages: list[ShardPage], event_count: int, catalogue: CatalogueReader, version: int, now_us: int
+    pages: list[ShardPage],
+    event_count: int,
+    catalogue: CatalogueReader,
+    version: int,
+    now_us: int,
+    refused: Collection[int] = (),
 ) -> Merged:
     """Merge all pages of all shards as of (version, now_us).
 
@@ -57,6 +63,8 @@ def merge_pages(
         The batch's version.
     now_us : int
         The batch's time of acceptance, microseconds since the epoch.
+    refused : collection of int
+        Events that are refused: they match nothing, not even what holds for an empty event.
     """
     rows = np.concatenate([page.rows for page in pages]) if pages else np.empty(0, np.int32)
     events = (
@@ -73,6 +81,10 @@ def merge_pages(
     removed = columns.removed_version[rows]
     visible = ((removed == 0) | (removed > version)) & (columns.added_version[rows] <= version)
     visible &= (columns.valid_from[rows] <= now_us) & (now_us < columns.valid_until[rows])
+    if refused:
+        accepted = np.ones(event_count, np.bool_)
+        accepted[list(refused)] = False
+        visible &= accepted[events]
     if not visible.all():
         rows, events = rows[visible], events[visible]
     keys = (events.astype(np.uint64) << np.uint64(HANDLE_BITS)) | columns.handle[rows]

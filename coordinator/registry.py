@@ -238,10 +238,10 @@ def _window(valid_from: Any, valid_until: Any) -> tuple[int | None, int | None]:
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not INT64_MIN <= value <= INT64_MAX:
-            raise WindowError(f"{name} is a 64-bit integer of microseconds since the epoch", seen=value)
+            raise WindowError(f"{name} must be a 64-bit integer of microseconds since the epoch", seen=value)
     if valid_from is not None and valid_until is not None and valid_until <= valid_from:
         raise WindowError(
-            "the end of a validity window is after its start",
+            "the end of a validity window must be after its start",
             seen=[valid_from, valid_until],
             remedy="Swap them.",
         )

@@ -19,6 +19,7 @@ import orjson
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX, ClusterConfig
 from pubsub_cluster.language.errors import SegmentError, StartError
 from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, socket_path
+from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.counters import CounterSegment
 from pubsub_cluster.shm.owner import current_owner, list_segments, parse_name, sweep_dead, unlink_segment
@@ -106,7 +107,7 @@ class Resources:
         self.count = self.counters.writer(workers)
         self._write_facts()
 
-    def worker_setup(self, worker_idx: int) -> worker_wire.Setup:
+    def worker_setup(self, worker_idx: int, schema: Schema) -> worker_wire.Setup:
         """Return what a worker needs to begin."""
         return worker_wire.Setup(
             worker_idx % self.config.shards,
@@ -116,17 +117,17 @@ class Resources:
             self.results.name,
             self.counters.name,
             worker_idx,
-            self.config.schema.to_json(),
+            schema.to_json(),
             asdict(self.config.limits),
         )
 
-    def tuner_setup(self) -> tuner_wire.TunerSetup:
+    def tuner_setup(self, schema: Schema) -> tuner_wire.TunerSetup:
         """Return what the tuner needs to begin."""
         return tuner_wire.TunerSetup(
             self.catalogue.name,
             self.slab.name,
             *self.owner,
-            self.config.schema.to_json(),
+            schema.to_json(),
             asdict(self.config.limits),
             self.config.partitions,
         )

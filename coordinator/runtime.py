@@ -16,29 +16,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pubsub_cluster.coordinator import instructions as todo
 from pubsub_cluster.coordinator import status as status_page
-from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting
+from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting, defect
 from pubsub_cluster.coordinator.backend import TUNER, Backend
 from pubsub_cluster.coordinator.batches import BatchDesk
 from pubsub_cluster.coordinator.changes import ChangeDesk
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
-from pubsub_cluster.coordinator.instructions import (
-    BatchDone,
-    BatchRefused,
-    DiscardPages,
-    GenerationPublished,
-    Instruction,
-    KillWorker,
-    SendWorker,
-    SpawnWorker,
-    UnlinkSegment,
-)
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.resources import Resources
+from pubsub_cluster.coordinator.schema_store import with_stored_schema
 from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
@@ -92,8 +83,9 @@ class Coordinator:
             raise
 
     def _open(self) -> None:
-        config, resources = self.config, self.resources
-        self.store = ChangeStore(resources.data_dir, config.durability)
+        resources = self.resources
+        self.store = ChangeStore(resources.data_dir, self.config.durability)
+        self.config = config = with_stored_schema(self.config, self.store)
         self.registry = Registry(resources.catalogue, config.schema, config.limits)
         self.scheduler = Scheduler(config.shards, config.replicas, config.task_timeout_s)
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
@@ -171,6 +163,9 @@ class Coordinator:
             if error.code == "bad_message":
                 self.resources.count.add("messages_refused", 1)
             reply = Reply({}, error=error)
+        except Exception as error:
+            log.exception("request %s failed", message.op)
+            reply = defect(f"the request `{message.op}` failed", error)
         if reply is not None:
             self.frontend.send(identity, reply.frames(message.request))
 
@@ -193,10 +188,8 @@ class Coordinator:
                 return Reply(status_page.status(self))
             case Op.TUNE:
                 return Reply(status_page.tune(self, str(header["action"])))
-            case Op.STOP:
-                self._stopping = True
-                return Reply({})
-            case Op.PING:
+            case Op.STOP | Op.PING:
+                self._stopping = self._stopping or op is Op.STOP
                 return Reply({})
 
     def _owner(self, header: dict[str, Any]) -> str:
@@ -230,12 +223,12 @@ class Coordinator:
             return known
         if known is Waiting.IN_PROGRESS:
             return None
-        instructions: list[Instruction] = []
+        instructions: list[todo.Instruction] = []
         counts = self.resources.catalogue.counts()
 
         def bind(chunk_idx: int) -> tuple[int, int]:
-            batch_no, todo = self.scheduler.batch_accepted(tuple(counts), chunk_idx, now_s)
-            instructions.extend(todo)
+            batch_no, queued = self.scheduler.batch_accepted(tuple(counts), chunk_idx, now_s)
+            instructions.extend(queued)
             return batch_no, self.scheduler.batches[batch_no].generation
 
         try:
@@ -256,10 +249,14 @@ class Coordinator:
             self.scheduler.worker_heard(worker_idx, now_s)
             self._carry_out(self._on_worker(worker_idx, worker_wire.decode_from_worker(body), now_s))
 
-    def _on_worker(self, worker_idx: int, message: worker_wire.FromWorker, now_s: float) -> list[Instruction]:
+    def _on_worker(
+        self, worker_idx: int, message: worker_wire.FromWorker, now_s: float
+    ) -> list[todo.Instruction]:
         match message:
             case worker_wire.Hello():
-                return self.scheduler.worker_hello(worker_idx, self.resources.worker_setup(worker_idx), now_s)
+                return self.scheduler.worker_hello(
+                    worker_idx, self.resources.worker_setup(worker_idx, self.config.schema), now_s
+                )
             case worker_wire.Ready():
                 instructions = self.scheduler.worker_ready(worker_idx, now_s)
                 self.backend.pinned[worker_idx] = message.pinned_cpu
@@ -274,7 +271,7 @@ class Coordinator:
             case worker_wire.Heartbeat():
                 return []
 
-    def _on_page(self, worker_idx: int, page: worker_wire.Page, now_s: float) -> list[Instruction]:
+    def _on_page(self, worker_idx: int, page: worker_wire.Page, now_s: float) -> list[todo.Instruction]:
         run = self.scheduler.run_of(worker_idx, page.task_id)
         if run is None:
             return []
@@ -291,7 +288,7 @@ class Coordinator:
     def _on_tuner(self, message: tuner_wire.FromTuner, now_s: float) -> None:
         match message:
             case tuner_wire.TunerHello():
-                self.backend.send_tuner(self.resources.tuner_setup())
+                self.backend.send_tuner(self.resources.tuner_setup(self.config.schema))
             case tuner_wire.TunerReady():
                 self.tuner.ready = True
             case tuner_wire.SampleTaken():
@@ -323,34 +320,36 @@ class Coordinator:
 
     # ---- instructions --------------------------------------------------------------------------
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
+    def _carry_out(self, instructions: list[todo.Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case SendWorker(worker_idx, message):
+                case todo.SendWorker(worker_idx, message):
                     self.backend.send_worker(worker_idx, message)
-                case SpawnWorker(worker_idx, delay_s):
+                case todo.SpawnWorker(worker_idx, delay_s):
                     self.backend.spawn(worker_idx, time.monotonic() + delay_s)
-                case KillWorker(worker_idx):
+                case todo.KillWorker(worker_idx):
                     log.warning("worker %d hangs and is killed", worker_idx)
                     self.backend.kill(worker_idx)
-                case DiscardPages(batch_no, shard_idx):
+                case todo.DiscardPages(batch_no, shard_idx):
                     self.batches.discard_pages(batch_no, shard_idx)
-                case BatchDone(batch_no):
+                case todo.BatchDone(batch_no):
                     self._batch_done(batch_no)
-                case BatchRefused(batch_no, error):
+                case todo.BatchRefused(batch_no, error):
                     self._batch_refused(batch_no, error)
-                case GenerationPublished(generation):
+                case todo.GenerationPublished(generation):
                     self._published(generation)
-                case UnlinkSegment(segment):
+                case todo.UnlinkSegment(segment):
                     unlink_segment(segment)
 
     def _batch_done(self, batch_no: int) -> None:
         batch, reply = self.batches.done(batch_no)
         count = self.resources.count
-        count.add("batches_answered", 1)
+        count.add("batches_answered" if reply.error is None else "batches_refused", 1)
         count.add("events_matched", batch.event_count - len(batch.refused))
         count.add("events_refused", len(batch.refused))
-        count.add("matches", int(reply.fields["match_count"]))
+        count.add("matches", int(reply.fields.get("match_count", 0)))
+        count.set("notifications_sent", self.batches.notified)
+        count.set("notifications_dropped", self.batches.dropped)
         identity, request = self.window.finish(batch.key, reply)
         self.frontend.send(identity, reply.frames(request))
         now_s = time.monotonic()

@@ -132,6 +132,22 @@ class ChangeStore:
                         remedy="The file is damaged: restore it from a backup.",
                     ) from error
 
+    def stored_schema(self) -> str | None:
+        """Return the schema, as JSON, under which the changes were made; None for a new directory."""
+        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        return str(row[0]) if row else None
+
+    def keep_schema(self, schema_json: str) -> None:
+        """Remember the schema beside the changes."""
+        with self._explained("written"), contextlib.closing(self._connect()) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (schema_json,))
+
+    def is_empty(self) -> bool:
+        """Tell whether no change was ever made."""
+        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+            return connection.execute("SELECT 1 FROM changes LIMIT 1").fetchone() is None
+
     def start(self) -> None:
         """Start the committing thread."""
         self._thread = threading.Thread(target=self._run, name="change-store", daemon=True)

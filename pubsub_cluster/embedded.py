@@ -133,7 +133,9 @@ class Engine:
         now_us = self._clock.at(at)
         result = self._matcher.match(raw, self.generation, self._catalogue.counts())
         page = ShardPage(0, np.diff(result.event_offsets).astype(np.int32), result.rows)
-        merged = merge_pages([page], raw.event_count, self._reader, self._registry.version, now_us)
+        merged = merge_pages(
+            [page], raw.event_count, self._reader, self._registry.version, now_us, raw.refused
+        )
         self._sample.add(raw)
         refused: dict[int, PubSubError] = {**raw.refused, **payload.refused}
         return Matches(

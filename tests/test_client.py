@@ -383,7 +383,7 @@ def test_a_change_that_a_restart_has_already_seen(tmp_data_dir: Path, client: Cl
 
 
 def push(fake: FakeCluster, sequence: int, *event_idxs: int, dropped: int = 0) -> None:
-    events = [{"event_index": i, "handles": [i + 1], "event": {"x": i}} for i in event_idxs]
+    events = [{"event_index": i, "handles": [i + 1], "ids": [f"s{i}"], "event": {"x": i}} for i in event_idxs]
     fake.push("me", publisher="p", batch_id="b", sequence=sequence, dropped=dropped, events=events)
 
 
@@ -415,7 +415,9 @@ def test_notifications_that_arrive_during_other_calls_are_kept(cluster: FakeClus
 
 def test_infinities_in_events_come_back(cluster: FakeCluster, client: Client) -> None:
     listener = client.listen("me", timeout_s=5.0)
-    events = [{"event_index": 0, "handles": [1], "event": {"x": [{"$float": "-inf"}], "y": {"z": 1}}}]
+    events = [
+        {"event_index": 0, "handles": [1], "ids": ["s"], "event": {"x": [{"$float": "-inf"}], "y": {"z": 1}}}
+    ]
     cluster.push("me", publisher="p", batch_id="b", sequence=0, dropped=0, events=events)
     assert next(listener).event == {"x": [float("-inf")], "y": {"z": 1}}
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from clusters import next_generation, wait_until
 
-from pubsub_cluster import Client, Cluster, attr
+from pubsub_cluster import Attribute, Client, Cluster, Schema, attr
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.language.errors import StartError, StoreError
 from pubsub_cluster.language.limits import Limits
@@ -216,3 +216,30 @@ def test_starting_twice_in_a_row_is_quick_to_fail_or_works(tmp_data_dir: Path) -
         start_s = time.monotonic()
         assert len(client.publish([{"x": 1}])[0]) == 2
         assert time.monotonic() - start_s < 30.0
+
+
+def test_the_schema_stays_with_the_data(tmp_data_dir: Path) -> None:
+    schema = Schema((Attribute("when", "timestamp"),), closed=True)
+    event = {"when": "2013-01-01T01:30:00+02:00"}
+    with Cluster(tmp_data_dir, schema=schema) as cluster, cluster.client() as client:
+        client.subscribe('when > "2013-01-01T00:00:00Z"')
+        assert len(client.publish([event])[0]) == 0
+    with Cluster(tmp_data_dir) as cluster, cluster.client() as client:
+        assert len(client.publish([event])[0]) == 0
+        assert sorted(client.publish([{"whne": 3}]).refused) == [0]
+    with pytest.raises(StartError, match="another schema") as caught:
+        Cluster(tmp_data_dir, schema=Schema((Attribute("when", "string"),))).start()
+    assert caught.value.seen == ["(closed)", "when"]
+    with Cluster(tmp_data_dir, schema=schema) as cluster, cluster.client() as client:
+        client.ping()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"result_slot_bytes": -1}, {"retune_interval_s": -1.0}, {"task_timeout_s": 0.0}, {"slab_chunks": 1}],
+)
+def test_settings_that_cannot_work_are_refused(tmp_data_dir: Path, setting: dict[str, Any]) -> None:
+    with pytest.raises(StartError, match=next(iter(setting))):
+        ClusterConfig(tmp_data_dir, **setting)
+    with pytest.raises(StartError, match="events_per_batch_max"):
+        ClusterConfig(tmp_data_dir, limits=Limits(events_per_batch_max=-5))

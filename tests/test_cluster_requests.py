@@ -180,6 +180,38 @@ def test_owners_are_told_who_asked_to_listen(cluster: Cluster) -> None:
         assert two.sequence > one.sequence
 
 
+def test_who_listens_hears_nothing_of_others(cluster: Cluster) -> None:
+    with cluster.client() as listener, cluster.client() as publisher:
+        publisher.subscribe("quiet = 1", owner="mia-2")
+        inbox = listener.listen("somebody else", timeout_s=0.5)
+        assert len(publisher.publish([{"quiet": 1}])[0]) == 1
+        assert list(inbox) == []
+        publisher.ping()
+
+
+def test_a_refused_event_matches_and_tells_nobody(cluster: Cluster) -> None:
+    with cluster.client() as listener, cluster.client() as publisher:
+        made = [
+            publisher.subscribe(expression, id=f"hollow{i}", owner="echo")
+            for i, expression in enumerate(("NOT hollow > 5", "NOT EXISTS hollow"))
+        ]
+        inbox = listener.listen("echo", timeout_s=1.0)
+        for batch in (
+            [{"hollow": float("nan")}, {"hollow": 2}, "nothing", {"": 1}],
+            b'{"hollow":NaN}\n{"hollow":2}\n{"hollow":\n{"":1}\n',
+        ):
+            found = publisher.publish(batch, ids=True)
+            assert sorted(found.refused) == [0, 2, 3]
+            assert found.counts is not None
+            assert found.counts.tolist() == [0, 1, 0, 0]
+            assert found.ids_of(1) == ["hollow0"]
+        notes = list(inbox)
+        assert [(note.event_index, note.ids, note.event) for note in notes] == [
+            (1, ("hollow0",), {"hollow": 2})
+        ] * 2
+        publisher.unsubscribe_many([subscription.id for subscription in made])
+
+
 def raw_request(cluster: Cluster, frames: list[bytes]) -> dict[str, Any]:
     """Send frames as they are; return the header of the reply."""
     context = zmq.Context()
