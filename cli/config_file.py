@@ -107,10 +107,8 @@ def shards_and_replicas(workers: int | None, shards: int | None, replicas: int |
 
 
 def _schema(value: Any, base_dir: Path) -> Schema:
-    from pubsub_cluster.language.schema import Schema
-
     if isinstance(value, dict):
-        return Schema.from_json(value)
+        return _declared(value, "[schema] of the configuration file")
     path = base_dir / str(value)
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
@@ -120,7 +118,22 @@ def _schema(value: Any, base_dir: Path) -> Schema:
             seen=str(path),
             remedy='It is JSON: {"attributes": [{"name": "price", "domain": "float"}]}',
         ) from error
-    return Schema.from_json(body)
+    return _declared(body, str(path))
+
+
+def _declared(body: Any, place: str) -> Schema:
+    from pubsub_cluster.language.errors import CallerError
+    from pubsub_cluster.language.schema import Schema
+
+    try:
+        return Schema.from_json(body)
+    except CallerError as error:
+        raise StartError(
+            f"{place}: {error.condition}",
+            seen=error.seen,
+            limit=error.limit,
+            remedy=error.remedy or "The format, with examples: docs/configuration.md.",
+        ) from error
 
 
 def _check_table(path: Path, prefix: str, given: Any, kinds: dict[str, str]) -> None:

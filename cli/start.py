@@ -70,6 +70,8 @@ def start(config_file: Path | None, detach: bool, as_json: bool, **options: Any)
       durability = "full"
       [limits]
       events_per_batch_max = 10000
+
+    All settings, and the schema file: docs/configuration.md.
     """
     from pubsub_cluster.cli.config_file import cluster_config, read_settings
     from pubsub_cluster.language.errors import StartError

@@ -85,7 +85,7 @@ def subscribe(
 
     It is durable, and every later event is matched against it, when this command returns. EXPRESSION is
     in text form, or in JSON form when it begins with a brace. Instants are RFC 3339 text or microseconds
-    since the epoch.
+    since the epoch. The language is on one page: docs/language.md.
 
     \b
     Example:

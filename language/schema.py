@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pubsub_cluster.language.declarations import check_keys, flag, nearest, number_tree
 from pubsub_cluster.language.errors import CallerError, DomainError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.language.predicate import ValueKind
@@ -39,6 +40,11 @@ class DomainKind(enum.StrEnum):
 _LISTED: Final = frozenset({DomainKind.ENUMERATED, DomainKind.HIERARCHICAL})
 _VALUE_KINDS: Final = {DomainKind.STRING: ValueKind.TEXT, DomainKind.BOOLEAN: ValueKind.BOOLEAN}
 _UNORDERED: Final = frozenset({DomainKind.BOOLEAN, DomainKind.HIERARCHICAL})
+_SYNONYMS: Final = {
+    "int": "integer", "number": "float", "double": "float", "str": "string", "text": "string",
+    "bool": "boolean", "datetime": "timestamp", "date": "timestamp", "enum": "enumerated",
+    "tree": "hierarchical", "path": "hierarchical",
+}  # fmt: skip
 _EXPECTED: Final = {
     DomainKind.INTEGER: "a whole number of 64 bits",
     DomainKind.FLOAT: "a number that is not NaN; whole ones have 64 bits",
@@ -77,7 +83,7 @@ class Attribute:
     _last: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "domain", _domain_kind(self.domain))
+        object.__setattr__(self, "domain", _domain_kind(self.name, self.domain))
         object.__setattr__(self, "values", tuple(self.values))
         self._check()
         number: Mapping[str, int] = {}
@@ -85,7 +91,7 @@ class Attribute:
         if self.domain is DomainKind.ENUMERATED:
             number = {value: rank for rank, value in enumerate(self.values)}
         elif self.domain is DomainKind.HIERARCHICAL:
-            number, last = _number_tree(self.name, self.values)
+            number, last = number_tree(self.name, self.values)
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_last", last)
 
@@ -154,7 +160,7 @@ class Attribute:
         DomainError
             The constant is of another kind than the domain, or not one of the declared values.
         """
-        return _converted(self, value)
+        return _converted(self, value, is_constant=True)
 
     def subtree(self, path: str) -> tuple[int, int]:
         """Return the closed interval of the numbers of a node and its descendants (hierarchical only).
@@ -176,18 +182,33 @@ class Attribute:
             raise self._outside(path)
         return first, self._last[first]
 
-    def _outside(self, value: Any) -> DomainError:
+    def _outside(self, value: Any, is_constant: bool = False) -> DomainError:
         remedy = None
+        expected = _EXPECTED[self.domain]
+        if is_constant and self.domain is DomainKind.INTEGER:
+            expected = _EXPECTED[DomainKind.FLOAT]  # `n < 2.5` says something about integers
         if self.domain in _LISTED and isinstance(value, str):
             near = difflib.get_close_matches(value, self._number, n=1)
             remedy = f"Did you mean {near[0]!r}?" if near else None
         return DomainError(
-            f"attribute {self.name!r} has domain {self.domain} and takes {_EXPECTED[self.domain]}",
+            f"attribute {self.name!r} has domain {self.domain} and takes {expected}",
             seen=value,
             remedy=remedy,
             attribute=self.name,
             domain=str(self.domain),
         )
+
+
+def _declarations(attributes: Any) -> tuple[Attribute, ...]:
+    found = tuple(attributes) if isinstance(attributes, tuple | list) else (attributes,)
+    for one in found:
+        if not isinstance(one, Attribute):
+            raise CallerError(
+                "a Schema takes a sequence of Attribute",
+                seen=one,
+                remedy='Schema((Attribute("price", "float"),)), or Schema.from_json(...) for a JSON object.',
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +230,7 @@ class Schema:
     _by_name: Mapping[str, Attribute] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", tuple(self.attributes))
+        object.__setattr__(self, "attributes", _declarations(self.attributes))
         by_name: dict[str, Attribute] = {}
         for attribute in self.attributes:
             if attribute.name in by_name:
@@ -259,19 +280,11 @@ class Schema:
         CallerError
             The object has another shape, or declares something impossible.
         """
-        _check_keys(obj, {"attributes", "closed"}, "a schema")
+        check_keys(obj, {"attributes", "closed"}, "a schema")
         declared = obj.get("attributes", [])
         if not isinstance(declared, list):
             raise CallerError("a schema's attributes must be a list", seen=declared)
-        attributes = []
-        for item in declared:
-            _check_keys(item, {"name", "domain", "values", "ordered", "unique"}, "an attribute's declaration")
-            values = item.get("values", [])
-            if not isinstance(values, list):
-                raise CallerError("an attribute's values must be a list", seen=values)
-            flags = {name: _flag(item, name) for name in ("ordered", "unique")}
-            attributes.append(Attribute(item.get("name"), item.get("domain"), tuple(values), **flags))
-        return cls(tuple(attributes), _flag(obj, "closed"))
+        return cls(tuple([_declaration(item) for item in declared]), flag(obj, "closed", "a schema"))
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that `from_json` reads, without members that have their default."""
@@ -280,7 +293,7 @@ class Schema:
             item: dict[str, Any] = {"name": attribute.name, "domain": str(attribute.domain)}
             if attribute.values:
                 item["values"] = list(attribute.values)
-            item.update({flag: True for flag in ("ordered", "unique") if getattr(attribute, flag)})
+            item.update({member: True for member in ("ordered", "unique") if getattr(attribute, member)})
             declared.append(item)
         return {"attributes": declared, "closed": True} if self.closed else {"attributes": declared}
 
@@ -288,7 +301,7 @@ class Schema:
 EMPTY_SCHEMA: Final = Schema()
 
 
-def _converted(attribute: Attribute, value: Any) -> bool | int | float | str:
+def _converted(attribute: Attribute, value: Any, is_constant: bool = False) -> bool | int | float | str:
     """Canonical form of `value`; a declared integer may still give a float here."""
     domain = attribute.domain
     kind = type(value)
@@ -309,62 +322,29 @@ def _converted(attribute: Attribute, value: Any) -> bool | int | float | str:
             return instant_us
     elif kind is float and value == value:
         return value  # type: ignore[no-any-return]
-    raise attribute._outside(value)
+    raise attribute._outside(value, is_constant)
 
 
-# -- declarations -------------------------------------------------------------------------------------------
+def _declaration(item: Any) -> Attribute:
+    """Read the declaration of one attribute; errors name it."""
+    name = item.get("name") if isinstance(item, dict) else None
+    what = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute's declaration"
+    check_keys(item, {"name", "domain", "values", "ordered", "unique"}, what)
+    values = item.get("values", [])
+    if not isinstance(values, list):
+        raise CallerError(f"{what}: `values` must be a list", seen=values)
+    flags = {member: flag(item, member, what) for member in ("ordered", "unique")}
+    return Attribute(item.get("name"), item.get("domain"), tuple(values), **flags)
 
 
-def _number_tree(name: str, paths: tuple[str, ...]) -> tuple[Mapping[str, int], tuple[int, ...]]:
-    """Number the nodes of a tree of paths in pre-order, children in the order of their first mention.
-
-    Returns
-    -------
-    number : mapping of path to its number
-    last : tuple of int
-        For each number, the largest number in that node's subtree.
-    """
-    children: dict[str, list[str]] = {"": []}
-    for path in paths:
-        node = ""
-        for step in path.split("/"):
-            if not step:
-                raise CallerError(f"attribute {name!r}: a path has an empty step", seen=path)
-            parent, node = node, f"{node}/{step}" if node else step
-            if node not in children:
-                children[node] = []
-                children[parent].append(node)
-    number: dict[str, int] = {}
-    last: list[int] = [0] * (len(children) - 1)
-    pending = [(node, False) for node in reversed(children[""])]
-    while pending:
-        node, is_done = pending.pop()
-        if is_done:
-            last[number[node]] = len(number) - 1
-            continue
-        number[node] = len(number)
-        pending.append((node, True))
-        pending.extend((child, False) for child in reversed(children[node]))
-    return number, tuple(last)
-
-
-def _domain_kind(domain: Any) -> DomainKind:
+def _domain_kind(name: Any, domain: Any) -> DomainKind:
     try:
         return DomainKind(domain)
     except ValueError:
-        raise CallerError("unknown domain", seen=domain, limit=[str(kind) for kind in DomainKind]) from None
-
-
-def _flag(item: Mapping[str, Any], name: str) -> bool:
-    value = item.get(name, False)
-    if not isinstance(value, bool):
-        raise CallerError(f"`{name}` must be true or false", seen=value)
-    return value
-
-
-def _check_keys(obj: Any, allowed: set[str], what: str) -> None:
-    if not isinstance(obj, dict):
-        raise CallerError(f"{what} must be an object", seen=obj)
-    unknown = sorted(str(key) for key in obj.keys() - allowed)
-    if unknown:
-        raise CallerError(f"{what} has unknown members", seen=unknown, limit=sorted(allowed))
+        kinds = [str(kind) for kind in DomainKind]
+        raise CallerError(
+            f"attribute {name!r}: " + ("it has no domain" if domain is None else "unknown domain"),
+            seen=domain,
+            limit=kinds,
+            remedy=nearest(_SYNONYMS.get(str(domain).lower(), str(domain).lower()), kinds),
+        ) from None

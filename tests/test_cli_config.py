@@ -98,3 +98,13 @@ def test_defaults_come_from_the_allowed_cpus(monkeypatch: pytest.MonkeyPatch) ->
     for cpu_count, expected in ((1, (1, 1)), (2, (2, 1)), (5, (2, 2)), (8, (2, 4))):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cpu_count: set(range(n)))
         assert shards_and_replicas(None, None, None) == expected
+
+
+def test_a_wrong_schema_file_is_named_with_its_attribute(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text('{"attributes": [{"name": "price", "domain": "int"}]}')
+    with pytest.raises(StartError) as caught:
+        cluster_config({"schema": str(path), "data_dir": tmp_path})
+    assert str(path) in caught.value.condition
+    assert "attribute 'price'" in caught.value.condition
+    assert caught.value.remedy == "Did you mean 'integer'?"

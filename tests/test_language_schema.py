@@ -226,7 +226,7 @@ def test_timestamps_equal_datetime(local: datetime, offset_minutes: int) -> None
         ({"name": "", "domain": "integer"}, "without a name"),
         ({"name": 5, "domain": "integer"}, "without a name"),
         ({"name": "x", "domain": "int"}, "unknown domain"),
-        ({"name": "x", "domain": None}, "unknown domain"),
+        ({"name": "x", "domain": None}, "no domain"),
         ({"name": "x", "domain": "enumerated"}, "needs a list"),
         ({"name": "x", "domain": "integer", "values": ("1",)}, "takes no list"),
         ({"name": "x", "domain": "enumerated", "values": ("a", "a")}, "twice"),
@@ -288,3 +288,37 @@ def test_json_and_pickle_keep_a_schema(schema: Schema, closed: bool) -> None:
 def test_malformed_json_declarations(obj: Any) -> None:
     with pytest.raises(CallerError):
         Schema.from_json(obj)
+
+
+@pytest.mark.parametrize("wrong", ["price", 5, {"attributes": []}, ["price"], [("price", "float")]])
+def test_a_schema_of_wrong_types_says_what_it_takes(wrong: Any) -> None:
+    with pytest.raises(CallerError, match="sequence of Attribute") as caught:
+        Schema(wrong)
+    assert "Schema((Attribute(" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "said", "remedy"),
+    [
+        ({"name": "price", "domain": "int"}, "attribute 'price': unknown domain", "'integer'"),
+        ({"name": "price"}, "attribute 'price': it has no domain", ""),
+        ({"name": "price", "domain": "flaot"}, "attribute 'price': unknown domain", "'float'"),
+        ({"name": "price", "domian": "float"}, "attribute 'price' has unknown members", "'domain'"),
+        ({"name": "price", "domain": "float", "unique": 1}, "attribute 'price': `unique` must be true", ""),
+    ],
+)
+def test_a_wrong_declaration_names_its_attribute_and_suggests(
+    declaration: dict[str, Any], said: str, remedy: str
+) -> None:
+    with pytest.raises(CallerError, match=said) as caught:
+        Schema.from_json({"attributes": [declaration]})
+    assert remedy in str(caught.value.remedy)
+
+
+def test_a_constant_on_an_integer_is_told_what_constants_may_be() -> None:
+    declared = Attribute("n", "integer")
+    assert declared.canonical_constant(2.5) == 2.5
+    with pytest.raises(DomainError, match="takes a number"):
+        declared.canonical_constant("2")
+    with pytest.raises(DomainError, match="takes a whole number"):
+        declared.canonical_value(2.5)
