@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.cli.instants import with_instants
+from pubsub_cluster.language.errors import PubSubError, WindowError, allowed, shown
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client
@@ -52,9 +53,12 @@ class ReportedError(click.ClickException):
 def error_text(error: PubSubError, title: str = "Error") -> str:
     """Return the lines that a person reads: condition, seen, limit, remedy."""
     lines = [f"{title}: {error.condition}."]
-    for name, value in (("seen", error.seen), ("allowed", error.limit)):
-        if value is not None:
-            lines.append(f"  {name + ':':<9}{_plain_text(value)}")
+    seen = with_instants(error.seen) if isinstance(error, WindowError) else error.seen
+    if seen is not None:
+        items = seen if isinstance(seen, list | tuple) else [seen]
+        lines.append(f"  {'seen:':<9}{_short(', '.join(shown(item) for item in items))}")
+    if error.limit is not None:
+        lines.append(f"  {'allowed:':<9}{_short(allowed(error.limit))}")
     if error.remedy:
         first, *rest = error.remedy.splitlines()
         lines.append(f"  {'remedy:':<9}{first}")
@@ -62,10 +66,7 @@ def error_text(error: PubSubError, title: str = "Error") -> str:
     return "\n".join(lines)
 
 
-def _plain_text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        value = ", ".join(str(item) for item in value)
-    text = str(value)
+def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:180]}... ({len(text)} characters)"
 
 

@@ -182,9 +182,10 @@ SCHEMA_TEXT: Final = """
 ## Schema
 
 Declaring attributes is optional: an attribute that is not declared takes values of any kind. Declared ones
-are checked, in subscriptions and in events, and only they can be instants, ordered words or trees. A schema is
-a table `[schema]` of the configuration, or a JSON file that `--schema FILE` or `schema = "FILE"` names (relative
-to the configuration file). In Python it is `Schema((Attribute("price", "float"), ...))`, or `Schema.from_json(...)`.
+are checked, in subscriptions and in events, and only they can be instants, ordered words or trees. A schema
+is a table `[schema]` of the configuration, or a JSON file that `--schema FILE` or `schema = "FILE"` names
+(relative to the configuration file). In Python it is `Schema((Attribute("price", "float"), ...))`, or
+`Schema.from_json(...)`.
 
 | member | of | meaning |
 |---|---|---|

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pubsub_cluster.cli.common import cluster_options, emit_json, json_option, note
+from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,4 +64,4 @@ def listen(
             seen_count += 1
             if seen_count == count:
                 break
-    note(f"{seen_count:,} notifications.")
+    note(f"{counted(seen_count, 'notification')}.")

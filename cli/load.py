@@ -16,11 +16,13 @@ import click
 import msgspec
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.instants import parse_instant
 from pubsub_cluster.cli.progress import Progress
-from pubsub_cluster.language.errors import ExpressionError, PubSubError
+from pubsub_cluster.cli.render import counted
+from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, PubSubError, WindowError
 
 if TYPE_CHECKING:
-    from pubsub_cluster.client import Client
+    from pubsub_cluster.client import Client, Subscription
 
 LINES_PER_CHUNK = 20_000
 ERRORS_SHOWN_MAX = 20
@@ -33,6 +35,7 @@ class Tally:
     """What became of the lines so far."""
 
     loaded_count: int = 0
+    replaced_count: int = 0
     refused_count: int = 0
     errors: list[tuple[int, PubSubError]] = field(default_factory=list)
 
@@ -51,8 +54,8 @@ def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
 
     Raises
     ------
-    ExpressionError
-        The line is none of these.
+    ExpressionError, WindowError
+        The line is none of these, or one of its instants is none.
     """
     line = line.strip()
     if not line:
@@ -70,6 +73,9 @@ def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
     unknown = sorted(item.keys() - ITEM_KEYS)
     if unknown:
         raise ExpressionError("the line has unknown members", seen=unknown, limit=sorted(ITEM_KEYS))
+    for name in ("valid_from", "valid_until"):
+        if isinstance(item.get(name), str):
+            item[name] = parse_instant(f"`{name}`", item[name])
     if owner is not None:
         item.setdefault("owner", owner)
     return item
@@ -96,9 +102,16 @@ def _json(line: bytes) -> Any:
 
 
 def load_lines(
-    client: Client, lines: Iterable[bytes], owner: str | None, on_chunk: Callable[[int, Tally], None]
+    client: Client,
+    lines: Iterable[bytes],
+    owner: str | None,
+    on_chunk: Callable[[int, Tally], None],
+    replace: bool = False,
 ) -> Tally:
-    """Subscribe every line; `on_chunk` hears of the bytes read and the tally after each chunk."""
+    """Subscribe every line; `on_chunk` hears of the bytes read and the tally after each chunk.
+
+    With `replace`, a line whose id exists updates that subscription.
+    """
     tally = Tally()
     for chunk in _chunks(lines):
         numbers: list[int] = []
@@ -106,13 +119,16 @@ def load_lines(
         for number, line in chunk:
             try:
                 item = read_item(line, owner)
-            except ExpressionError as error:
+            except (ExpressionError, WindowError) as error:
                 tally.refuse(number, error)
                 continue
             if item is not None:
                 numbers.append(number)
                 items.append(item)
-        for number, result in zip(numbers, client.subscribe_many(items) if items else [], strict=True):
+        results = list(client.subscribe_many(items)) if items else []
+        if replace:
+            tally.replaced_count += _replace(client, items, results)
+        for number, result in zip(numbers, results, strict=True):
             if isinstance(result, PubSubError):
                 tally.refuse(number, result)
             else:
@@ -120,6 +136,17 @@ def load_lines(
         on_chunk(sum(len(line) for _, line in chunk), tally)
     tally.errors.sort(key=lambda entry: entry[0])
     return tally
+
+
+def _replace(client: Client, items: list[dict[str, Any]], results: list[Subscription | PubSubError]) -> int:
+    """Update what exists: puts the new results in the place of the refusals, returns how many are good."""
+    places = [i for i, result in enumerate(results) if isinstance(result, DuplicateIdError)]
+    # An update keeps the owner, and the wire does not let it name one.
+    changed = [{name: x for name, x in items[i].items() if name != "owner"} for i in places]
+    updated = client.update_many(changed) if changed else []
+    for i, result in zip(places, updated, strict=True):
+        results[i] = result
+    return sum(not isinstance(result, PubSubError) for result in updated)
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
@@ -131,15 +158,18 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--owner", help="Owner of the lines that name none.")
+@click.option("--replace", is_flag=True, help="Update a subscription whose id exists; it keeps its owner.")
 @cluster_options
 @json_option
-def load(connect: Callable[[], Client], file: BinaryIO, owner: str | None, as_json: bool) -> None:
+def load(
+    connect: Callable[[], Client], file: BinaryIO, owner: str | None, replace: bool, as_json: bool
+) -> None:
     """Add the subscriptions of a file.
 
     FILE has one per line (- is standard input). A line is an object with "expr" and, if wanted, "id",
-    "owner", "valid_from" and "valid_until" (microseconds since the epoch); or an expression alone, in
-    JSON or in text form. Bad lines are reported by their number; the good ones are loaded. The exit code
-    is 1 when there were bad lines.
+    "owner", "valid_from" and "valid_until" (RFC 3339 text or microseconds since the epoch); or an expression
+    alone, in JSON or in text form. Bad lines are reported by their number; the good ones are loaded. The
+    exit code is 1 when there were bad lines.
 
     \b
     Example:
@@ -153,7 +183,11 @@ def load(connect: Callable[[], Client], file: BinaryIO, owner: str | None, as_js
     begin = time.monotonic()
     with connect() as client, Progress("Loading", _size_bytes(file), "B") as bar:
         tally = load_lines(
-            client, file, owner, lambda size, tally: bar.advance(size, f"{tally.loaded_count:,} loaded")
+            client,
+            file,
+            owner,
+            lambda size, tally: bar.advance(size, f"{tally.loaded_count:,} loaded"),
+            replace,
         )
     seconds = time.monotonic() - begin
     rate = tally.loaded_count / seconds if seconds > 0 else 0.0
@@ -162,6 +196,7 @@ def load(connect: Callable[[], Client], file: BinaryIO, owner: str | None, as_js
         emit_json(
             {
                 "loaded": tally.loaded_count,
+                "replaced": tally.replaced_count,
                 "refused": tally.refused_count,
                 "seconds": round(seconds, 3),
                 "per_second": round(rate),
@@ -169,9 +204,9 @@ def load(connect: Callable[[], Client], file: BinaryIO, owner: str | None, as_js
             }
         )
     else:
-        click.echo(
-            f"Loaded {tally.loaded_count:,} subscriptions in {seconds:.1f} s ({rate:,.0f} per second)."
-        )
+        replaced = f", {tally.replaced_count:,} of them replaced," if tally.replaced_count else ""
+        loaded = counted(tally.loaded_count, "subscription")
+        click.echo(f"Loaded {loaded}{replaced} in {seconds:.1f} s ({rate:,.0f} per second).")
     _report(tally)
     if tally.refused_count:
         raise SystemExit(EXIT_ERROR)
@@ -183,7 +218,7 @@ def _report(tally: Tally) -> None:
     if tally.refused_count:
         unseen = tally.refused_count - min(len(tally.errors), ERRORS_SHOWN_MAX)
         more = f" ({unseen:,} more not shown; --json lists them)" if unseen else ""
-        note(f"Refused {tally.refused_count:,} lines{more}; the others are loaded.")
+        note(f"Refused {counted(tally.refused_count, 'line')}{more}; the others are loaded.")
 
 
 def _size_bytes(file: BinaryIO) -> int | None:

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "stop": "pubsub_cluster.cli.start:stop",
     "status": "pubsub_cluster.cli.status:status",
     "subscribe": "pubsub_cluster.cli.subscriptions:subscribe",
+    "update": "pubsub_cluster.cli.subscriptions:update",
     "unsubscribe": "pubsub_cluster.cli.subscriptions:unsubscribe",
     "load": "pubsub_cluster.cli.load:load",
     "publish": "pubsub_cluster.cli.publish:publish",

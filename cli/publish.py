@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 import msgspec
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Matches
@@ -18,8 +19,23 @@ IDS_SHOWN_MAX = 8
 BATCH_SIZE_BYTES_MAX = 4 << 20
 
 
-def read_batches(file: BinaryIO, events_per_batch: int) -> Iterator[tuple[int, bytes]]:
-    """Cut a file into batches of JSON, each with the number of its events.
+class Piece(NamedTuple):
+    """One batch of a file.
+
+    Attributes
+    ----------
+    data : bytes
+        JSON, as `Client.publish` takes it.
+    lines : list of int
+        Number of each event's line, from 1; empty when the file is an array.
+    """
+
+    data: bytes
+    lines: list[int]
+
+
+def read_batches(file: BinaryIO, events_per_batch: int) -> Iterator[Piece]:
+    """Cut a file into batches of JSON.
 
     The file is one JSON array of events, or one event per line. A line that is not JSON is sent as it is: the
     cluster refuses that event by its index. Empty lines are no events.
@@ -31,40 +47,38 @@ def read_batches(file: BinaryIO, events_per_batch: int) -> Iterator[tuple[int, b
     """
     from pubsub_cluster.language.errors import EventError
 
-    lines = (line for line in file if line.strip())
+    lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     first = next(lines, None)
     if first is None:
         return
-    if first.lstrip().startswith(b"["):
+    if first[1].lstrip().startswith(b"["):
         try:
-            events = msgspec.json.decode(first + b"".join(lines), type=list[msgspec.Raw])
+            events = msgspec.json.decode(
+                first[1] + b"".join(line for _, line in lines), type=list[msgspec.Raw]
+            )
         except msgspec.DecodeError as error:
             raise EventError(
                 f"the file begins with a bracket but is not a JSON array: {error}",
                 remedy="Write one array of events, or one event per line.",
             ) from None
-        for some in _cut((bytes(event) for event in events), events_per_batch):
-            yield len(some), b"[" + b",".join(some) + b"]"
+        for some in _cut(((0, bytes(event)) for event in events), events_per_batch):
+            yield Piece(b"[" + b",".join(event for _, event in some) + b"]", [])
         return
-    for some in _cut(_chain(first, lines), events_per_batch):
-        yield len(some), b"\n".join(line.rstrip(b"\r\n") for line in some) + b"\n"
+    for some in _cut(chain([first], lines), events_per_batch):
+        data = b"\n".join(line.rstrip(b"\r\n") for _, line in some) + b"\n"
+        yield Piece(data, [number for number, _ in some])
 
 
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
-
-
-def _cut(events: Iterator[bytes], events_per_batch: int) -> Iterator[list[bytes]]:
-    """Group events by number, and by bytes where they are large."""
+def _cut(events: Iterator[tuple[int, bytes]], events_per_batch: int) -> Iterator[list[tuple[int, bytes]]]:
+    """Group numbered events by number, and by bytes where they are large."""
     while some := list(islice(events, events_per_batch)):
-        group: list[bytes] = []
+        group: list[tuple[int, bytes]] = []
         group_bytes = 0
-        for event in some:
+        for number, event in some:
             if group and group_bytes + len(event) > BATCH_SIZE_BYTES_MAX:
                 yield group
                 group, group_bytes = [], 0
-            group.append(event)
+            group.append((number, event))
             group_bytes += len(event)
         yield group
 
@@ -91,23 +105,29 @@ def publish(
     """
     event_count = match_count = refused_count = 0
     with connect() as client:
-        for _, data in read_batches(file, events_per_batch):
-            matches = client.publish(data, answer="counts" if counts else "handles", ids=not counts)
-            for record in event_records(matches, event_count):
+        for piece in read_batches(file, events_per_batch):
+            matches = client.publish(piece.data, answer="counts" if counts else "handles", ids=not counts)
+            for record in event_records(matches, event_count, piece.lines):
                 _print(record, as_json)
             event_count += matches.event_count
             match_count += matches.match_count
             refused_count += len(matches.refused)
-    note(f"{event_count:,} events, {match_count:,} matches, {refused_count:,} refused.")
+    events, matched = counted(event_count, "event"), counted(match_count, "match", "matches")
+    note(f"{events}, {matched}, {refused_count:,} refused.")
     if refused_count:
         raise SystemExit(EXIT_ERROR)
 
 
-def event_records(matches: Matches, first_event: int) -> Iterator[dict[str, Any]]:
-    """Return one object per event of a batch: its index and its matches, their number, or its error."""
+def event_records(matches: Matches, first_event: int, lines: list[int]) -> Iterator[dict[str, Any]]:
+    """Return one object per event of a batch: its index and its matches, their number, or its error.
+
+    A refused event also has the number of its line, when the file has one event per line.
+    """
     for i in range(matches.event_count):
         record: dict[str, Any] = {"event_index": first_event + i}
         if i in matches.refused:
+            if lines:
+                record["line"] = lines[i]
             record["error"] = matches.refused[i].to_dict()
         elif matches.ids is not None and matches.offsets is not None:
             record["matches"] = matches.ids[matches.offsets[i] : matches.offsets[i + 1]]
@@ -124,11 +144,12 @@ def _print(record: dict[str, Any], as_json: bool) -> None:
         return
     name = f"event {record['event_index']}"
     if "error" in record:
-        note(error_text(error_from_dict(record["error"]), title=f"Error: {name}"))
+        place = f" (line {record['line']})" if "line" in record else ""
+        note(error_text(error_from_dict(record["error"]), title=f"Error: {name}{place}"))
     elif "match_count" in record:
-        click.echo(f"{name}: {record['match_count']:,} matches")
+        click.echo(f"{name}: {counted(record['match_count'], 'match', 'matches')}")
     else:
         ids = record["matches"]
         more = f" and {len(ids) - IDS_SHOWN_MAX:,} more" if len(ids) > IDS_SHOWN_MAX else ""
         names = ": " + ", ".join(ids[:IDS_SHOWN_MAX]) + more if ids else ""
-        click.echo(f"{name}: {len(ids):,} matches{names}")
+        click.echo(f"{name}: {counted(len(ids), 'match', 'matches')}{names}")

@@ -23,6 +23,11 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun, in the plural (`many`, by default with an s) unless it is 1."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def size(size_bytes: float) -> str:
     """Return a size in binary units: ``1.5 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -1,4 +1,4 @@
-"""``subscribe`` and ``unsubscribe``: single subscriptions from the command line."""
+"""``subscribe``, ``update`` and ``unsubscribe``: single subscriptions from the command line."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.instants import parse_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pubsub_cluster.client import Client
+    from pubsub_cluster.client import Client, Subscription
 
 
 def parse_expression(text: str) -> Any:
@@ -36,32 +37,6 @@ def parse_expression(text: str) -> Any:
             seen=text,
             remedy='Correct it, or use the text form: price > 100 AND symbol = "ABC"',
         ) from None
-
-
-def parse_instant(name: str, text: str | None) -> int | None:
-    """Return an instant in microseconds since the epoch: RFC 3339 text, or the number itself.
-
-    Raises
-    ------
-    WindowError
-        It is neither.
-    """
-    from pubsub_cluster.language.errors import WindowError
-    from pubsub_cluster.language.timestamps import timestamp_us
-
-    if text is None:
-        return None
-    if text.lstrip("-").isdecimal():
-        return int(text)
-    instant_us = timestamp_us(text)
-    if instant_us is None:
-        raise WindowError(
-            f"{name} is not an instant",
-            seen=text,
-            limit="RFC 3339 text with an offset, or microseconds since the epoch",
-            remedy="Write it like 2026-01-31T12:00:00Z.",
-        )
-    return instant_us
 
 
 @click.command()
@@ -100,11 +75,51 @@ def subscribe(
             valid_from=parse_instant("--valid-from", valid_from),
             valid_until=parse_instant("--valid-until", valid_until),
         )
+    _print_made("Subscribed", made, as_json)
+
+
+@click.command()
+@click.argument("subscription_id", metavar="ID")
+@click.argument("expression")
+@click.option("--valid-from", metavar="INSTANT", help="Matches from this instant on; `none`: from ever.")
+@click.option("--valid-until", metavar="INSTANT", help="Matches before this instant only; `none`: for ever.")
+@cluster_options
+@json_option
+def update(
+    connect: Callable[[], Client],
+    subscription_id: str,
+    expression: str,
+    valid_from: str | None,
+    valid_until: str | None,
+    as_json: bool,
+) -> None:
+    """Replace the expression of a subscription.
+
+    Every event sees the old or the new expression, never none. Owner and handle stay, and so does each end
+    of the validity window that is not given. EXPRESSION and instants are as for `subscribe`.
+
+    \b
+    Example:
+      pubsub-cluster update dear 'price > 200'
+      pubsub-cluster update dear 'price > 200' --valid-until none
+    """
+    window = {"valid_from": ("--valid-from", valid_from), "valid_until": ("--valid-until", valid_until)}
+    given = {
+        name: None if text == "none" else parse_instant(option, text)
+        for name, (option, text) in window.items()
+        if text is not None
+    }
+    with connect() as client:
+        made = client.update(subscription_id, parse_expression(expression), **given)
+    _print_made("Updated", made, as_json)
+
+
+def _print_made(done: str, made: Subscription, as_json: bool) -> None:
     if as_json:
         emit_json({"id": made.id, "handle": made.handle, "clauses": made.clauses, "never": made.never})
         return
     form = f"{made.clauses} clause" + ("" if made.clauses == 1 else "s")
-    click.echo(f"Subscribed {made.id} (handle {made.handle}, {form}).")
+    click.echo(f"{done} {made.id} (handle {made.handle}, {form}).")
     if made.never:
         note("Note: this subscription can never match any event.")
 

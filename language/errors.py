@@ -7,7 +7,12 @@ crosses processes as a plain dictionary (`to_dict`, `error_from_dict`) and survi
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
+
+SHOWN_DEPTH_MAX = 6
+SHOWN_ITEMS_MAX = 64
+SHOWN_TEXT_MAX = 1_024
 
 
 class PubSubError(Exception):
@@ -41,9 +46,9 @@ class PubSubError(Exception):
     def __str__(self) -> str:
         parts = [self.condition]
         if self.seen is not None:
-            parts.append(f"seen {_short(self.seen)}")
+            parts.append(f"seen {_short(shown(self.seen))}")
         if self.limit is not None:
-            parts.append(f"allowed {_short(self.limit)}")
+            parts.append(f"allowed {_short(allowed(self.limit))}")
         text = "; ".join(parts)
         return f"{text}. {self.remedy}" if self.remedy else text
 
@@ -189,20 +194,45 @@ def _by_code() -> dict[str, type[PubSubError]]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value as JSON can carry it, cut where it is deep, long or many: it is shown, not used."""
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return value if len(value) <= SHOWN_TEXT_MAX else f"{value[:SHOWN_TEXT_MAX]}..."
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else str(value)
     if isinstance(value, float):
         return value if value - value == 0.0 else repr(value)
+    if isinstance(value, list | tuple | dict) and depth >= SHOWN_DEPTH_MAX:
+        return "..."
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth + 1) for item in value[:SHOWN_ITEMS_MAX]]
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        items = list(value.items())[:SHOWN_ITEMS_MAX]
+        return {str(name)[:SHOWN_TEXT_MAX]: _plain(item, depth + 1) for name, item in items}
+    return repr(value)[:SHOWN_TEXT_MAX]
+
+
+def shown(value: Any) -> str:
+    """Return a value as a person is shown it: texts in quotes, so that ``"60"`` and ``60`` differ."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(shown(item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{shown(str(name))}: {shown(item)}' for name, item in value.items())}}}"
     return repr(value)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
+def allowed(limit: Any) -> str:
+    """Return a limit as a person is shown it: words are no values and stand without quotes."""
+    if isinstance(limit, list | tuple | set | frozenset):
+        return ", ".join(str(item) for item in limit)
+    return str(limit)
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:100]}... ({len(text)} characters)"

@@ -393,6 +393,8 @@ class NaiveMatcher:
         lower = INT64_MIN if valid_from is None else valid_from
         upper = INT64_MAX if valid_until is None else valid_until
         if upper <= lower:
-            raise WindowError("the validity window ends before it starts", seen=[valid_from, valid_until])
+            raise WindowError(
+                "the validity window is empty: its end is not after its start", seen=[valid_from, valid_until]
+            )
         check_tree(expression, self.limits)
         return _Subscription(compile_expression(expression, self.schema), valid_from, valid_until)

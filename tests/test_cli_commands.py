@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pubsub_cluster.cli import reference
 from pubsub_cluster.cli.common import error_text
 from pubsub_cluster.cli.main import cli
-from pubsub_cluster.language.errors import EventError, LimitError
+from pubsub_cluster.language.errors import EventError, LimitError, WindowError
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = [(names, command) for names, command in reference.walk(cli) if names]
@@ -46,7 +46,18 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
 
 def test_all_commands_are_there() -> None:
     found = {" ".join(names) for names, _ in LEAVES}
-    expected = ["start", "stop", "status", "subscribe", "unsubscribe", "load", "publish", "listen", "doctor"]
+    expected = [
+        "start",
+        "stop",
+        "status",
+        "subscribe",
+        "update",
+        "unsubscribe",
+        "load",
+        "publish",
+        "listen",
+        "doctor",
+    ]
     assert found == {*expected, "tune show", "tune now", "demo flights"}
 
 
@@ -94,7 +105,7 @@ def test_no_running_cluster_is_said_at_once(arguments: list[str], tmp_path: Path
     result = CliRunner().invoke(cli, [*arguments, "--data", str(data)])
     assert result.exit_code == 1
     assert "Error: no cluster is running on this data directory." in result.stderr
-    assert f"seen:    {data}" in result.stderr
+    assert f'seen:    "{data}"' in result.stderr
     assert f"remedy:  Start one: pubsub-cluster start --data {data}" in result.stderr
     assert result.stdout == ""
 
@@ -130,3 +141,16 @@ def test_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 130
     assert result.stderr == "Stopped.\n"
     assert result.stdout == ""
+
+
+def test_texts_are_quoted_in_what_was_seen() -> None:
+    assert '  seen:    "60"' in error_text(EventError("bad", seen="60")).splitlines()
+    assert "  seen:    60" in error_text(EventError("bad", seen=60)).splitlines()
+    assert '  seen:    true, "x", null' in error_text(EventError("bad", seen=[True, "x", None])).splitlines()
+    assert str(EventError("bad", seen="60", limit=["a", "b"])) == 'bad; seen "60"; allowed a, b'
+
+
+def test_instants_are_shown_as_people_write_them() -> None:
+    error = WindowError("the window is empty", seen=[1_767_225_600_000_000, 1_500_000])
+    assert "  seen:    2026-01-01T00:00:00Z, 1970-01-01T00:00:01.500000Z" in error_text(error).splitlines()
+    assert "us since the epoch" in error_text(WindowError("far", seen=2**62))

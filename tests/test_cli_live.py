@@ -76,9 +76,15 @@ def test_a_whole_session(data_dir: Path) -> None:
         assert published.returncode == 1
         assert [record.get("matches") for record in records] == [["late", "lax"], None, ["lax"]]
         assert records[1]["error"]["code"] == "bad_event"
+        assert records[1]["line"] == 2 and "line" not in records[0]
+        assert "event 1 (line 2)" in run("publish", "-", *data, text=events).stderr
         counted = run("publish", "-", "--counts", *data, text='{"dest": "LAX"}\n')
-        assert counted.stdout == "event 0: 1 matches\n"
+        assert counted.stdout == "event 0: 1 match\n"
 
+        changed = result_of("update", "late", "delay > 100", "--valid-until", "none", *data)
+        assert changed["handle"] == made["handle"]
+        again = result_of("load", "-", "--replace", *data, text=lines.splitlines()[0])
+        assert (again["loaded"], again["replaced"]) == (1, 1)
         assert result_of("status", *data)["subscriptions"] == 2
         assert "subscriptions" in run("status", *data).stdout
         assert result_of("tune", "now", *data)["asked"] is True

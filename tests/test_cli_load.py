@@ -14,7 +14,13 @@ from pubsub_cluster.cli.load import load_lines, read_item
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.cli.publish import read_batches
 from pubsub_cluster.client import Subscription
-from pubsub_cluster.language.errors import DuplicateIdError, EventError, ExpressionError, PubSubError
+from pubsub_cluster.language.errors import (
+    DuplicateIdError,
+    EventError,
+    ExpressionError,
+    PubSubError,
+    WindowError,
+)
 
 
 class RecordingClient:
@@ -87,7 +93,7 @@ def test_load_reports_lines_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'a = 1\n{"expr"\nbad\n'
     result = CliRunner().invoke(cli, ["load", "-"], input=text)
     assert result.exit_code == 1
-    assert "Loaded 1 subscriptions" in result.stdout
+    assert "Loaded 1 subscription in" in result.stdout
     assert "Line 2: the line is not JSON" in result.stderr
     assert "Line 3: this id exists." in result.stderr
     assert "Refused 2 lines; the others are loaded." in result.stderr
@@ -105,14 +111,14 @@ def test_load_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_batches_of_lines_keep_bad_ones_for_the_cluster() -> None:
     file = io.BytesIO(b'{"a": 1}\n\n{"a": \n{"a": 3}')
-    assert list(read_batches(file, 2)) == [(2, b'{"a": 1}\n{"a": \n'), (1, b'{"a": 3}\n')]
+    assert list(read_batches(file, 2)) == [(b'{"a": 1}\n{"a": \n', [1, 3]), (b'{"a": 3}\n', [4])]
     assert list(read_batches(io.BytesIO(b"\n"), 2)) == []
 
 
 def test_batches_of_an_array_keep_numbers_as_written() -> None:
     file = io.BytesIO(b'[{"a": 18446744073709551617},\n {"a": 1.50},\n {"b": [1, 2]}]')
     found = list(read_batches(file, 2))
-    assert found == [(2, b'[{"a": 18446744073709551617},{"a": 1.50}]'), (1, b'[{"b": [1, 2]}]')]
+    assert found == [(b'[{"a": 18446744073709551617},{"a": 1.50}]', []), (b'[{"b": [1, 2]}]', [])]
     with pytest.raises(EventError, match="not a JSON array"):
         list(read_batches(io.BytesIO(b'[{"a": 1},\n'), 2))
 
@@ -120,4 +126,47 @@ def test_batches_of_an_array_keep_numbers_as_written() -> None:
 def test_large_events_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_cluster.cli.publish.BATCH_SIZE_BYTES_MAX", 20)
     file = io.BytesIO(b'{"a": "12345678"}\n' * 3)
-    assert [count for count, _ in read_batches(file, 100)] == [1, 1, 1]
+    assert [lines for _, lines in read_batches(file, 100)] == [[1], [2], [3]]
+
+
+class KeepingClient(RecordingClient):
+    """Knows ids; one that exists is refused, and may be updated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, dict[str, Any]] = {}
+
+    def subscribe_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
+        results: list[Subscription | PubSubError] = []
+        for item in items:
+            if item["id"] in self.kept:
+                results.append(DuplicateIdError("this id exists", seen=item["id"]))
+            else:
+                self.kept[item["id"]] = item
+                results.append(Subscription(item["id"], len(self.kept), 1, False))
+        return results
+
+    def update_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
+        for item in items:
+            assert "owner" not in item
+            self.kept[item["id"]] = {**self.kept[item["id"]], **item}
+        return [Subscription(item["id"], 1, 1, False) for item in items]
+
+
+def test_replace_updates_what_exists() -> None:
+    client = KeepingClient()
+    first = [b'{"id": "x", "expr": "a = 1", "owner": "ann"}\n', b'{"id": "y", "expr": "b = 1"}\n']
+    assert load_lines(client, first, None, lambda *_: None).loaded_count == 2  # type: ignore[arg-type]
+    again = [b'{"id": "x", "expr": "a = 2", "owner": "bob"}\n', b'{"id": "z", "expr": "c = 1"}\n']
+    refusing = load_lines(client, again[:1], None, lambda *_: None)  # type: ignore[arg-type]
+    assert (refusing.loaded_count, refusing.refused_count) == (0, 1)
+    tally = load_lines(client, again, None, lambda *_: None, replace=True)  # type: ignore[arg-type]
+    assert (tally.loaded_count, tally.replaced_count, tally.refused_count) == (2, 1, 0)
+    assert client.kept["x"] == {"id": "x", "expr": "a = 2", "owner": "ann"}
+
+
+def test_instants_of_a_line_may_be_rfc_3339() -> None:
+    item = read_item(b'{"expr": "a = 1", "valid_from": "1970-01-01T00:00:01Z", "valid_until": 2000000}', None)
+    assert item == {"expr": "a = 1", "valid_from": 1_000_000, "valid_until": 2_000_000}
+    with pytest.raises(WindowError, match="`valid_from` is not an instant"):
+        read_item(b'{"expr": "a = 1", "valid_from": "tomorrow"}', None)
