@@ -53,6 +53,7 @@ class ReportedError(click.ClickException):
 def error_text(error: PubSubError, title: str = "Error") -> str:
     """Return the lines that a person reads: condition, seen, limit, remedy."""
     lines = [f"{title}: {error.condition}."]
+    lines.extend(f"    {line}" for line in str(error.fields.get("picture", "")).splitlines())
     seen = with_instants(error.seen) if isinstance(error, WindowError) else error.seen
     if seen is not None:
         items = seen if isinstance(seen, list | tuple) else [seen]

@@ -98,7 +98,7 @@ def shards_and_replicas(workers: int | None, shards: int | None, replicas: int |
     known = (shards or 1) * (replicas or 1)
     if known < 1 or workers < known or workers % known or (shards and replicas and workers != known):
         raise StartError(
-            "the number of workers must be shards times replicas",
+            "the number of workers is not shards times replicas",
             seen=f"workers={workers} shards={shards} replicas={replicas}",
             limit="workers = shards * replicas",
             remedy="Give two of the three, or numbers that multiply.",
@@ -138,7 +138,7 @@ def _declared(body: Any, place: str) -> Schema:
 
 def _check_table(path: Path, prefix: str, given: Any, kinds: dict[str, str]) -> None:
     if not isinstance(given, dict):
-        raise StartError(f"{path}: {prefix.rstrip('.')} must be a table", seen=given)
+        raise StartError(f"{path}: {prefix.rstrip('.')} is not a table", seen=given)
     for key, value in given.items():
         if key not in kinds:
             raise _unknown_key(path, prefix, key, kinds)

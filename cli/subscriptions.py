@@ -76,6 +76,7 @@ def subscribe(
             valid_until=parse_instant("--valid-until", valid_until),
         )
     _print_made("Subscribed", made, as_json)
+    _note_bare_names(expression)
 
 
 @click.command()
@@ -112,6 +113,17 @@ def update(
     with connect() as client:
         made = client.update(subscription_id, parse_expression(expression), **given)
     _print_made("Updated", made, as_json)
+    _note_bare_names(expression)
+
+
+def _note_bare_names(expression: str) -> None:
+    """Say which comparisons are of two attributes: a text without quotes looks the same."""
+    from pubsub_cluster.language.text_hints import bare_right_sides
+    from pubsub_cluster.language.text_lexer import quoted
+
+    if isinstance(parse_expression(expression), str):
+        for left, right in bare_right_sides(expression):
+            note(f"Note: {left} is compared with the attribute {right}; for a text write {quoted(right)}.")
 
 
 def _print_made(done: str, made: Subscription, as_json: bool) -> None:

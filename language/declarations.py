@@ -50,14 +50,14 @@ def flag(item: Mapping[str, Any], name: str, what: str) -> bool:
     """Return a member that is true or false; false without it."""
     value = item.get(name, False)
     if not isinstance(value, bool):
-        raise CallerError(f"{what}: `{name}` must be true or false", seen=value)
+        raise CallerError(f"{what}: `{name}` is neither true nor false", seen=value)
     return value
 
 
 def check_keys(obj: Any, allowed: set[str], what: str) -> None:
     """Raise `CallerError` when `obj` is no object or has a member that is not allowed."""
     if not isinstance(obj, dict):
-        raise CallerError(f"{what} must be an object", seen=obj)
+        raise CallerError(f"{what} is not an object", seen=obj)
     unknown = sorted(str(key) for key in obj.keys() - allowed)
     if unknown:
         raise CallerError(

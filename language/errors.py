@@ -82,9 +82,16 @@ class ExpressionError(CallerError):
 
 
 class TextSyntaxError(ExpressionError):
-    """The text form of an expression does not parse; `fields` has ``position`` (0-based, characters)."""
+    """The text form of an expression does not parse.
+
+    `fields` has ``position`` (0-based, characters) and ``picture``: the line, and below it a caret.
+    """
 
     code = "bad_text"
+
+    def __str__(self) -> str:
+        lines = str(self.fields.get("picture", "")).splitlines()
+        return "\n  ".join([super().__str__(), *lines])
 
 
 class DomainError(CallerError):

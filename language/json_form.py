@@ -20,7 +20,6 @@ recognised by a few dictionary look-ups; everything else takes the slow path, wh
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from typing import Any, Final
@@ -37,6 +36,7 @@ from pubsub_cluster.language.expression import (
     Or,
 )
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits, check_limit
+from pubsub_cluster.language.text_hints import json_operator_hint
 from pubsub_cluster.language.wellformed import (
     WITH_LIST,
     WITH_TEXT,
@@ -124,7 +124,7 @@ class _Reader:
     def node(self, obj: Any, depth: int) -> Expression:
         """Read one node below `depth` connectives; its parent has counted it."""
         if type(obj) is not dict:
-            raise ExpressionError("an expression must be an object", seen=obj, remedy=_SHAPES)
+            raise ExpressionError("an expression is not an object", seen=obj, remedy=_SHAPES)
         if "op" in obj:
             return self.plain_atom(obj) or self.atom(obj)
         if len(obj) != 1:
@@ -270,7 +270,7 @@ class _Reader:
         size = 0
         for piece in pieces:
             if type(piece) is not list or [type(part) for part in piece] != [str, int] or piece[1] < 0:
-                raise ExpressionError("a piece of `$str` must be a list of a text and a count", seen=piece)
+                raise ExpressionError("a piece of `$str` is not a list of a text and a count", seen=piece)
             size += len(piece[0]) * piece[1]
         check_limit(
             "string_size_bytes_max", size, self.string_size_max, "characters of `$str`", "Shorten the string."
@@ -292,12 +292,11 @@ _SHAPES: Final = (
 def _operator(text: Any) -> Operator:
     operator = _OPERATORS.get(text) if type(text) is str else None
     if operator is None:
-        near = difflib.get_close_matches(text.lower(), _OPERATORS, n=1) if type(text) is str else []
         raise ExpressionError(
             "unknown operator",
             seen=text,
             limit=list(_OPERATORS),
-            remedy=f"Did you mean {near[0]!r}?" if near else None,
+            remedy=json_operator_hint(text),
         )
     return operator
 
@@ -311,7 +310,7 @@ def _required(obj: dict[str, Any], key: str, operator: Operator) -> Any:
 def _flag(obj: dict[str, Any], key: str) -> bool:
     value = obj.get(key, False)
     if type(value) is not bool:
-        raise ExpressionError(f"`{key}` must be true or false", seen=value)
+        raise ExpressionError(f"`{key}` is neither true nor false", seen=value)
     return value
 
 

@@ -106,7 +106,7 @@ class Attribute:
             raise CallerError(f"attribute {self.name!r}: domain {self.domain} {rule}", seen=list(self.values))
         if not all(isinstance(value, str) for value in self.values):
             raise CallerError(
-                f"attribute {self.name!r}: declared values must be strings", seen=list(self.values)
+                f"attribute {self.name!r}: a declared value is not a string", seen=list(self.values)
             )
         if self.domain is DomainKind.ENUMERATED and len(set(self.values)) < len(self.values):
             repeats = sorted({value for value in self.values if self.values.count(value) > 1})
@@ -283,7 +283,7 @@ class Schema:
         check_keys(obj, {"attributes", "closed"}, "a schema")
         declared = obj.get("attributes", [])
         if not isinstance(declared, list):
-            raise CallerError("a schema's attributes must be a list", seen=declared)
+            raise CallerError("a schema's attributes are not a list", seen=declared)
         return cls(tuple([_declaration(item) for item in declared]), flag(obj, "closed", "a schema"))
 
     def to_json(self) -> dict[str, Any]:
@@ -332,7 +332,7 @@ def _declaration(item: Any) -> Attribute:
     check_keys(item, {"name", "domain", "values", "ordered", "unique"}, what)
     values = item.get("values", [])
     if not isinstance(values, list):
-        raise CallerError(f"{what}: `values` must be a list", seen=values)
+        raise CallerError(f"{what}: `values` is not a list", seen=values)
     flags = {member: flag(item, member, what) for member in ("ordered", "unique")}
     return Attribute(item.get("name"), item.get("domain"), tuple(values), **flags)
 

@@ -25,7 +25,6 @@ operands; the writer uses it for connectives of one operand.
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from pubsub_cluster.language.errors import DomainError, ExpressionError, TextSyn
 from pubsub_cluster.language.expression import And, Atom, Constant, Expression, Not, Operator, Or
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.language.text_hints import hint, operator_hint, text_instead
 from pubsub_cluster.language.text_lexer import BARE_NAME, Token, TokenKind, error_at, quoted, tokens_of
 from pubsub_cluster.language.wellformed import WITH_LIST, WITH_TEXT, check_atom, check_depth, check_tree
 
@@ -168,7 +168,7 @@ class _Parser:
         if operator is not None:
             self.cursor += 1
             if self.sees_name():
-                return Atom(subject, operator, other=self.name(), ignore_case=self.ignore_case())
+                return Atom(subject, operator, other=self.name(on_right=True), ignore_case=self.ignore_case())
             return Atom(subject, operator, self.constant(), ignore_case=self.ignore_case())
         if self.accept_word("BETWEEN"):
             lo = self.constant()
@@ -253,29 +253,28 @@ class _Parser:
                 return _CONSTANT_WORDS[token.keyword]
             if token.keyword in ("NULL", "NAN"):
                 raise self.unexpected(f"{token.keyword} is not a constant", "Use EXISTS or NOT EXISTS.")
-            raise self.unexpected("expected a constant", "A text goes in quotes.")
+            raise self.unexpected("expected a constant", f"A text goes in quotes: {quoted(token.value)}.")
         raise self.unexpected("expected a constant")
 
-    def name(self) -> str:
+    def name(self, on_right: bool = False) -> str:
         """Read the name of an attribute."""
         token = self.peek()
         if not self.sees_name():
-            raise self.unexpected(
-                "expected the name of an attribute", "Reserved words go in backquotes as names."
-            )
+            is_word = token.kind is TokenKind.WORD
+            advice = "Reserved words go in backquotes as names." if is_word else ""
+            raise self.unexpected("expected the name of an attribute", advice)
         name = str(token.value)
         if self.schema.get(name) is None:
-            self.check_undeclared(name, token)
+            self.check_undeclared(name, token, text_instead(name) if on_right else "")
         self.cursor += 1
         return name
 
-    def check_undeclared(self, name: str, token: Token) -> None:
+    def check_undeclared(self, name: str, token: Token, otherwise: str) -> None:
         try:
             self.schema.resolve(name)
         except DomainError as refused:
-            raise error_at(
-                self.text, token.position, refused.condition, seen=name, advice=refused.remedy or ""
-            ) from None
+            advice = f"{refused.remedy or ''} {otherwise}".strip()
+            raise error_at(self.text, token.position, refused.condition, seen=name, advice=advice) from None
         near = self.schema.suggestion(name) if token.kind is TokenKind.WORD else None
         if near is not None:
             raise error_at(
@@ -283,7 +282,7 @@ class _Parser:
                 token.position,
                 "this looks like a misspelt attribute",
                 seen=name,
-                advice=f"Did you mean {near!r}? Write {quoted(name, '`')} to mean it as it is.",
+                advice=f"Did you mean {near!r}? Write {quoted(name, '`')} to mean it. {otherwise}".strip(),
             )
 
     # -- tokens
@@ -323,17 +322,14 @@ class _Parser:
 
     def unexpected(self, condition: str, advice: str = "") -> TextSyntaxError:
         token = self.peek()
-        seen = token.kind.value if token.kind is TokenKind.END else token.value
+        seen = None if token.kind is TokenKind.END else token.value
+        advice = hint(self.tokens, self.cursor) or advice
         return error_at(self.text, token.position, condition, seen=seen, advice=advice)
 
     def no_operator(self) -> TextSyntaxError:
-        token = self.peek()
         if self.sees_word("NOT"):
             return self.unexpected("only IN and EXISTS take NOT here", "Write NOT in front of the predicate.")
-        near = []
-        if token.kind is TokenKind.WORD:
-            near = difflib.get_close_matches(token.keyword, _TEST_KEYWORDS, n=1)
-        return self.unexpected("expected an operator", f"Did you mean {near[0]}?" if near else "")
+        return self.unexpected("expected an operator", operator_hint(self.peek(), _TEST_KEYWORDS))
 
 
 def format_text(expression: Expression) -> str:

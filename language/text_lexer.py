@@ -88,11 +88,11 @@ def tokens_of(text: str) -> list[Token]:
 def error_at(
     text: str, position: int, condition: str, *, seen: Any = None, advice: str = ""
 ) -> TextSyntaxError:
-    """Return an error whose remedy shows the line with a caret under `position`."""
+    """Return an error whose ``picture`` is the line with a caret under `position`."""
     start = max(text.rfind("\n", 0, position) + 1, position - _SNIPPET_SIZE // 2)
     snippet = text[start : start + _SNIPPET_SIZE].partition("\n")[0]
-    picture = f"\n  {snippet}\n  {' ' * (position - start)}^"
-    return TextSyntaxError(condition, seen=seen, remedy=f"{advice or 'Here:'}{picture}", position=position)
+    picture = f"{snippet}\n{' ' * (position - start)}^"
+    return TextSyntaxError(condition, seen=seen, remedy=advice or None, position=position, picture=picture)
 
 
 def quoted(text: str, quote: str = '"') -> str:
@@ -174,4 +174,6 @@ def _no_token(text: str, position: int) -> TextSyntaxError:
             seen=text[start : start + 24].split()[0],
             advice="Texts and dates go in quotes; names that begin like a number go in backquotes.",
         )
-    return error_at(text, start, "unexpected character", seen=char)
+    from pubsub_cluster.language.text_hints import character_hint  # it is made of tokens, this makes them
+
+    return error_at(text, start, "unexpected character", seen=char, advice=character_hint(char))

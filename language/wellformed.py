@@ -87,7 +87,7 @@ def check_atom(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
     """
     operator = atom.operator
     if type(operator) is not Operator:
-        raise ExpressionError("an atom's operator must be an `Operator`", seen=operator)
+        raise ExpressionError("an atom's operator is not an `Operator`", seen=operator)
     if atom.attribute is not None:
         check_name(atom.attribute, limits=limits)
     elif operator not in TEXT_OPERATORS:

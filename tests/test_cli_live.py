@@ -59,6 +59,9 @@ def test_a_whole_session(data_dir: Path) -> None:
             "subscribe", 'origin = "JFK" AND delay > 60', "--id", "late", "--owner", "ann", *data
         )
         assert made == {"id": "late", "handle": made["handle"], "clauses": 1, "never": False}
+        noted = run("subscribe", "origin = JFK", "--id", "two names", *data)
+        assert 'compared with the attribute JFK; for a text write "JFK"' in noted.stderr
+        assert result_of("unsubscribe", "two names", *data)["removed"] == ["two names"]
         wrong = run("subscribe", "origin = = 3", *data)
         assert wrong.returncode == 1
         assert "Error:" in wrong.stderr and "remedy:" in wrong.stderr

@@ -78,20 +78,20 @@ def test_reading(obj: Any, expected: Expression) -> None:
 @pytest.mark.parametrize(
     ("obj", "said"),
     [
-        (None, "must be an object"),
-        ([], "must be an object"),
-        ("a = 1", "must be an object"),
+        (None, "is not an object"),
+        ([], "is not an object"),
+        ("a = 1", "is not an object"),
         ({}, "neither a connective nor a predicate"),
         ({"and": [], "or": []}, "neither"),
         ({"nand": []}, "unknown connective"),
         ({"and": {}}, "takes a list"),
-        ({"and": [5]}, "must be an object"),
-        ({"not": [atom(1)]}, "must be an object"),
+        ({"and": [5]}, "is not an object"),
+        ({"not": [atom(1)]}, "is not an object"),
         ({"attr": "a", "value": 1}, "neither"),
         ({"op": "=", "value": 1}, "has no attribute"),
         ({"attr": None, "op": "=", "value": 1}, "has no attribute"),
         ({"any": False, "op": "contains", "value": "x"}, "has no attribute"),
-        ({"any": 1, "op": "contains", "value": "x"}, "true or false"),
+        ({"any": 1, "op": "contains", "value": "x"}, "neither true nor false"),
         ({"any": True, "op": "=", "value": 1}, "needs the name of an attribute"),
         ({"attr": "a", "any": True, "op": "contains", "value": "x"}, "both"),
         ({"attr": "", "op": "=", "value": 1}, "is empty"),
@@ -107,7 +107,7 @@ def test_reading(obj: Any, expected: Expression) -> None:
         ({"attr": "a", "op": "="}, "needs `value`"),
         ({"attr": "a", "op": "between", "lo": 1}, "needs `hi`"),
         ({"attr": "a", "op": "between", "lo": None, "hi": 1}, "null"),
-        ({"attr": "a", "op": "between", "lo": 1, "hi": 2, "hi_open": "no"}, "true or false"),
+        ({"attr": "a", "op": "between", "lo": 1, "hi": 2, "hi_open": "no"}, "neither true nor false"),
         ({"attr": "a", "op": "between", "lo": False, "hi": 2}, "no order"),
         (atom(None), "null is not a constant"),
         (atom([None], "in"), "null is not a constant"),
@@ -260,3 +260,13 @@ def test_garbage_is_refused_in_our_own_words(obj: Any) -> None:
 
 def test_text_or_json() -> None:
     assert expression_from_any("a = 1") == expression_from_any(atom(1)) == Atom("a", EQ, 1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "meant"),
+    [("=>", ">="), ("=<", "<="), ("==", "="), ("<>", "!="), ("startswith", "prefix"), ("betwen", "between")],
+)
+def test_an_unknown_operator_suggests_the_one_that_is_meant(operator: str, meant: str) -> None:
+    with pytest.raises(ExpressionError, match="unknown operator") as refused:
+        expression_from_json({"attr": "a", "op": operator, "value": 1})
+    assert refused.value.remedy == f"Did you mean {meant!r}?"

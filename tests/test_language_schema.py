@@ -230,7 +230,7 @@ def test_timestamps_equal_datetime(local: datetime, offset_minutes: int) -> None
         ({"name": "x", "domain": "enumerated"}, "needs a list"),
         ({"name": "x", "domain": "integer", "values": ("1",)}, "takes no list"),
         ({"name": "x", "domain": "enumerated", "values": ("a", "a")}, "twice"),
-        ({"name": "x", "domain": "enumerated", "values": ("a", 1)}, "must be strings"),
+        ({"name": "x", "domain": "enumerated", "values": ("a", 1)}, "is not a string"),
         ({"name": "x", "domain": "integer", "ordered": True}, "ordered"),
         ({"name": "x", "domain": "hierarchical", "values": ("a//b",)}, "empty step"),
         ({"name": "x", "domain": "hierarchical", "values": ("/a",)}, "empty step"),
@@ -304,7 +304,11 @@ def test_a_schema_of_wrong_types_says_what_it_takes(wrong: Any) -> None:
         ({"name": "price"}, "attribute 'price': it has no domain", ""),
         ({"name": "price", "domain": "flaot"}, "attribute 'price': unknown domain", "'float'"),
         ({"name": "price", "domian": "float"}, "attribute 'price' has unknown members", "'domain'"),
-        ({"name": "price", "domain": "float", "unique": 1}, "attribute 'price': `unique` must be true", ""),
+        (
+            {"name": "price", "domain": "float", "unique": 1},
+            "attribute 'price': `unique` is neither true",
+            "",
+        ),
     ],
 )
 def test_a_wrong_declaration_names_its_attribute_and_suggests(

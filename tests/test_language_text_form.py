@@ -14,6 +14,7 @@ from pubsub_cluster.language.expression import And, Atom, Expression, Not, Opera
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MIN, Limits
 from pubsub_cluster.language.schema import Attribute, Schema
 from pubsub_cluster.language.text_form import format_text, parse_text
+from pubsub_cluster.language.text_hints import bare_right_sides
 from pubsub_cluster.language.wellformed import check_tree
 
 INF = float("inf")
@@ -183,7 +184,7 @@ def test_errors_point_at_the_place(text: str, position: int, said: str) -> None:
         parse_text(text)
     error = refused.value
     assert error.fields["position"] == position
-    picture, caret = str(error.remedy).splitlines()[-2:]
+    picture, caret = error.fields["picture"].splitlines()
     assert caret.strip() == "^"
     assert (picture + " ")[caret.index("^")] == (text + " ")[position]
     copy = error_from_dict(error.to_dict())
@@ -194,7 +195,7 @@ def test_the_picture_shows_one_line_and_not_all_of_it() -> None:
     text = "a = 1 AND\n" + "b = 2 AND " * 50 + "c = = 3 AND d = 4" + " AND e = 5" * 50 + "\nAND f = 6"
     with pytest.raises(TextSyntaxError) as refused:
         parse_text(text)
-    picture, caret = str(refused.value.remedy).splitlines()[-2:]
+    picture, caret = refused.value.fields["picture"].splitlines()
     assert picture[caret.index("^") - 4 :].startswith("c = = 3 AND")
     assert len(picture) < 80
 
@@ -280,3 +281,52 @@ def test_limits() -> None:
     with pytest.raises(LimitError):
         parse_text("a = 'éé'", limits=Limits(string_size_bytes_max=3))
     assert DEFAULT_LIMITS.nesting_depth_max == 128
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("a == 1", "Write = once."),
+        ("a => 1", "Write >=."),
+        ("a =< 1", "Write <=."),
+        ("a = 1 && b = 2", "Write AND."),
+        ("a = 1 || b = 2", "Write OR."),
+        ("!a = 1", "Write NOT"),
+        ("a IS NULL", "EXISTS name"),
+        ("a is not null", "EXISTS name"),
+        ('a STARTSWITH "x"', "Write PREFIX."),
+        ('a endswith "x"', "Write SUFFIX."),
+        ("a = 'it''s'", "not doubled"),
+        ('a = "say ""x"""', "not doubled"),
+        ("a roughly 1", "Operators: = != < <="),
+        ('a PREFX "1"', "Did you mean PREFIX? Operators"),
+        ("a", "docs/language.md"),
+        ("a IN (LAX)", 'in quotes: "LAX"'),
+    ],
+)
+def test_advice_for_those_who_come_from_elsewhere(text: str, advice: str) -> None:
+    with pytest.raises(TextSyntaxError) as refused:
+        parse_text(text)
+    assert advice in str(refused.value.remedy)
+
+
+def test_without_advice_there_is_no_remedy_but_a_picture() -> None:
+    with pytest.raises(TextSyntaxError) as refused:
+        parse_text("(a = 1")
+    assert refused.value.remedy is None
+    assert str(refused.value).splitlines()[1:] == ["  (a = 1", "        ^"]
+
+
+def test_an_undeclared_name_on_the_right_may_be_a_text() -> None:
+    closed = Schema((Attribute("origin", "string"),), closed=True)
+    with pytest.raises(TextSyntaxError) as refused:
+        parse_text("origin = JFK", closed)
+    assert 'for a text write "JFK"' in str(refused.value.remedy)
+    with pytest.raises(TextSyntaxError) as refused:
+        parse_text("JFK = origin", closed)
+    assert "for a text" not in str(refused.value.remedy)
+
+
+def test_bare_names_on_the_right_are_found() -> None:
+    text = 'origin = JFK AND a = "x" AND b != TRUE AND c < `d` AND x >= y.z AND e IN (1)'
+    assert bare_right_sides(text) == [("origin", "JFK"), ("x", "y.z")]
