@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from pubsub_cluster.language.errors import (
@@ -77,7 +78,8 @@ def expression_json(expression: Any) -> bytes:
     from pubsub_cluster.language.json_form import expression_to_json
     from pubsub_cluster.language.python_form import to_expression
 
-    return orjson.dumps(expression_to_json(to_expression(expression)))
+    # Not orjson: it stops at 254 levels, and a connective takes two.
+    return msgspec.json.encode(expression_to_json(to_expression(expression)))
 
 
 def encode_item(item: Mapping[str, Any], fields: Fields, size_bytes_max: int) -> bytes:

@@ -116,12 +116,12 @@ class Backend:
         """Yield what live children have sent, at most a turn's worth."""
         for _ in range(MESSAGES_PER_TURN):
             try:
-                identity, body = self._socket.recv_multipart(zmq.NOBLOCK)
+                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             child = self._child_of(identity)
-            if child is not False:
-                yield ChildMessage(child, body)
+            if child is not False and len(frames) == 1:
+                yield ChildMessage(child, frames[0])
 
     def send_worker(self, worker_idx: int, message: worker_wire.ToWorker) -> None:
         """Send to a worker; one that is gone is about to be reported dead."""

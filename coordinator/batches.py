@@ -21,7 +21,7 @@ from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import Merged, ShardPage, match_counts, merge_pages
-from pubsub_cluster.language.batch import check_payload, event_as_json
+from pubsub_cluster.language.batch import check_payload, events_as_json
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, PubSubError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.language.protocol import Answer, Buffer, Message
@@ -139,7 +139,7 @@ class BatchDesk:
         """
         header = message.header
         batch, answer = header["batch"], header.get("answer", Answer.HANDLES)
-        if answer not in set(Answer):
+        if not isinstance(answer, str) or answer not in set(Answer):
             raise ProtocolError("no such answer", seen=answer, limit=list(Answer))
         check_payload(batch, message.buffers, self._config.limits)
         now_us = self._clock.at(header.get("at"))
@@ -261,7 +261,7 @@ class BatchDesk:
             batch.counts.owners,
             batch.publisher,
             batch.batch_id,
-            lambda event_idx: event_as_json(header, buffers, event_idx),
+            lambda event_idxs: events_as_json(header, buffers, event_idxs),
         )
         self.notified += sent
         self.dropped += dropped

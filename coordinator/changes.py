@@ -1,15 +1,16 @@
 """Requests that change the catalogue, from arrival to the durable answer.
 
 A request may carry thousands of items. They are staged in slices between which the coordinator serves
-its other sockets, handed to the store as groups, and applied in order when the store reports them
-durable. A request is answered when its last group is; a bad item has its error in the answer and leaves
-the others good.
+its other sockets, one connection after the other, handed to the store as groups, and applied in order
+when the store reports them durable. A request is answered when its last group is; a bad item has its
+error in the answer and leaves the others good. An item that is refused because of a change that is still
+on its way ("this id exists") shares that change's fate: the refusal is not told before it is true.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +18,22 @@ from typing import Any
 from pubsub_cluster.coordinator.answers import defect
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import Change, ChangeStore
-from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
+from pubsub_cluster.language.errors import (
+    BusyError,
+    DuplicateIdError,
+    LimitError,
+    ProtocolError,
+    PubSubError,
+    StoreError,
+    UnknownIdError,
+)
 from pubsub_cluster.language.protocol import Op
 
 SLICE_ITEMS = 128  # about 10 ms of work: the longest that other clients wait for a bulk load
 GROUPS_OUTSTANDING_MAX = 64
+REQUESTS_MAX = 1_024
+REQUESTS_PER_CONNECTION_MAX = 64
+RETRY_AFTER_S = 0.1
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
@@ -48,6 +60,7 @@ class _Group:
     first_result: int
     result_count: int
     change_count: int
+    dependents: list[tuple[ChangeRequest, int]] = field(default_factory=list)
 
 
 class ChangeDesk:
@@ -70,17 +83,20 @@ class ChangeDesk:
         self._registry = registry
         self._store = store
         self._answer = answer
-        self._requests: deque[ChangeRequest] = deque()
+        self._queues: OrderedDict[bytes, deque[ChangeRequest]] = OrderedDict()
+        self._request_count = 0
         self._groups: dict[int, _Group] = {}
         self._failed = False
 
-    def submit(self, key: tuple[str, ...], op: Op, items: Any) -> None:
-        """Take a request.
+    def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any) -> None:
+        """Take a request of a connection.
 
         Raises
         ------
         ProtocolError, LimitError
             The list is none, or too long; nothing is changed.
+        BusyError
+            Too many requests wait already, of this connection or of all.
         """
         if not isinstance(items, list):
             raise ProtocolError("the items of a change are a JSON list", seen=type(items).__name__)
@@ -93,23 +109,40 @@ class ChangeDesk:
                 remedy="Split the request.",
                 limit_name="subscriptions_per_request_max",
             )
-        self._requests.append(ChangeRequest(key, op, items))
+        waiting = len(self._queues.get(identity, ()))
+        if self._request_count >= REQUESTS_MAX or waiting >= REQUESTS_PER_CONNECTION_MAX:
+            raise BusyError(
+                "too many requests to change the catalogue wait",
+                seen=max(waiting, self._request_count),
+                limit=REQUESTS_PER_CONNECTION_MAX,
+                remedy="Send again after `retry_after_s`, with fewer requests in flight.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self._queues.setdefault(identity, deque()).append(ChangeRequest(key, op, items))
+        self._request_count += 1
 
     @property
     def busy(self) -> bool:
         """There is something to stage now."""
-        return bool(self._requests) and not self._failed and len(self._groups) < GROUPS_OUTSTANDING_MAX
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is staged or on its way to the disk."""
-        return not self._requests and not self._groups
+        return bool(self._queues) and not self._failed and len(self._groups) < GROUPS_OUTSTANDING_MAX
 
     def work(self) -> None:
-        """Stage one slice of the oldest request and hand it to the store."""
+        """Stage one slice of the next connection's oldest request and hand it to the store."""
         if not self.busy:
             return
-        request = self._requests[0]
+        identity, queue = next(iter(self._queues.items()))
+        self._queues.move_to_end(identity)
+        request = queue[0]
+        self._stage_slice(request)
+        if request.position == len(request.items):
+            queue.popleft()
+            self._request_count -= 1
+            if not queue:
+                del self._queues[identity]
+            if request.finished:
+                self._finish(request)
+
+    def _stage_slice(self, request: ChangeRequest) -> None:
         stage: Callable[[Any], tuple[Change, dict[str, Any]]] = {
             Op.SUBSCRIBE: self._registry.stage_subscribe,
             Op.UPDATE: self._registry.stage_update,
@@ -117,12 +150,15 @@ class ChangeDesk:
         }[request.op]
         first_result = len(request.results)
         changes: list[Change] = []
+        unsure: list[int] = []  # results that were judged against changes which are not durable yet
         stop = min(request.position + SLICE_ITEMS, len(request.items))
         for item in request.items[request.position : stop]:
             try:
                 change, result = stage(item)
             except PubSubError as error:
                 result = {"ok": False, "error": error.to_dict()}
+                if isinstance(error, DuplicateIdError | UnknownIdError) and (self._groups or changes):
+                    unsure.append(len(request.results))
             except Exception as error:  # a defect of ours must not take the other items with it
                 log.exception("a change failed")
                 result = {"ok": False, "error": defect("the change failed", error).error_body()}
@@ -130,15 +166,17 @@ class ChangeDesk:
                 changes.append(change)
             request.results.append(result)
         request.position = stop
-        if request.position == len(request.items):
-            self._requests.popleft()
+        group: _Group | None = None
         if changes:
             group = _Group(request, first_result, len(request.results) - first_result, len(changes))
             request.outstanding += 1
             # Cannot be full: GROUPS_OUTSTANDING_MAX is below the store's bound.
             self._groups[self._store.commit(changes)] = group
-        elif request.finished:
-            self._finish(request)
+        elif unsure and self._groups:
+            group = next(reversed(self._groups.values()))
+        if group is not None:
+            group.dependents += [(request, result_idx) for result_idx in unsure]
+            request.outstanding += len(unsure)
 
     def committed(self) -> bool:
         """Take the store's reports; return True when the catalogue changed."""
@@ -152,8 +190,15 @@ class ChangeDesk:
             else:
                 self._failed = True
                 self._refuse(group, report.error)
-            if group.request.finished:
-                self._finish(group.request)
+            asked = {id(group.request): group.request}
+            for request, result_idx in group.dependents:
+                request.outstanding -= 1
+                asked[id(request)] = request
+                if report.error is not None:
+                    request.results[result_idx] = {"ok": False, "error": report.error.to_dict()}
+            for request in asked.values():
+                if request.finished:
+                    self._finish(request)
         if self._failed and not self._groups:
             self._registry.rollback()
             self._store.resume()

@@ -8,6 +8,7 @@ the client asks again.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import zmq
@@ -19,6 +20,9 @@ from pubsub_cluster.language.protocol import FRAME_SLACK_BYTES, Buffer, Message,
 SEND_QUEUE_MESSAGES_MAX = 1_000
 RECEIVE_QUEUE_MESSAGES_MAX = 1_000
 MESSAGES_PER_TURN = 32
+# ZeroMQ bounds messages, not bytes: what a peer has not read of large ones is counted here.
+LARGE_SIZE_BYTES = 1 << 18
+UNREAD_SIZE_BYTES_MAX = 128 << 20
 
 
 class Frontend:
@@ -44,6 +48,7 @@ class Frontend:
             self.socket.setsockopt(option, value)
         self.socket.bind(endpoint)
         self.dropped_replies = 0
+        self._unread: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
 
     def receive(self) -> Iterator[tuple[bytes, Message | PubSubError]]:
         """Yield what has arrived, at most a turn's worth: a checked request, or why it is none."""
@@ -70,15 +75,31 @@ class Frontend:
         ConnectionError
             The peer is gone.
         """
+        size_bytes = sum(memoryview(frame).nbytes for frame in frames)
+        large = size_bytes >= LARGE_SIZE_BYTES
+        if large and not self._room_for(identity, size_bytes):
+            return False
         try:
-            self.socket.send_multipart([identity, *frames], zmq.NOBLOCK, copy=False)
+            tracker = self.socket.send_multipart([identity, *frames], zmq.NOBLOCK, copy=False, track=large)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
             if error.errno == errno.EHOSTUNREACH:
                 raise ConnectionError("the peer is gone") from error
             raise
+        if large and tracker is not None:
+            self._unread.setdefault(identity, deque()).append((tracker, size_bytes))
         return True
+
+    def _room_for(self, identity: bytes, size_bytes: int) -> bool:
+        """Tell whether a peer has read enough of what it was sent to be sent more."""
+        for peer, sent in list(self._unread.items()):
+            while sent and sent[0][0].done:
+                sent.popleft()
+            if not sent:
+                del self._unread[peer]
+        unread_bytes = sum(size for _, size in self._unread.get(identity, ()))
+        return unread_bytes + size_bytes <= max(UNREAD_SIZE_BYTES_MAX, size_bytes)
 
     def close(self) -> None:
         """Close the socket; what a peer has not taken within a moment is dropped."""

@@ -18,26 +18,30 @@ import orjson
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.runtime import run_coordinator
 from pubsub_cluster.language.errors import PubSubError
-from pubsub_cluster.shm.lifeline import tie_to_parent
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the coordinator; return the exit status."""
     parser = argparse.ArgumentParser(prog="pubsub_cluster.coordinator.main")
     parser.add_argument("--ready-fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, default=None, help="end when this process does")
+    parser.add_argument("--parent", type=int, default=None, help="stop when this process ends")
     options = parser.parse_args(argv)
-    if options.parent is not None:
-        tie_to_parent(options.parent)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s coordinator %(message)s")
 
+    told = False
+
     def tell(body: dict[str, Any]) -> None:
+        nonlocal told
+        if told:
+            logging.error("%s", body)
+            return
+        told = True
         with os.fdopen(options.ready_fd, "wb") as pipe:
             pipe.write(orjson.dumps(body) + b"\n")
 
     try:
         config = ClusterConfig.from_json(orjson.loads(sys.stdin.buffer.read()))
-        return run_coordinator(config, on_ready=lambda found: tell({"ready": found}))
+        return run_coordinator(config, lambda found: tell({"ready": found}), options.parent)
     except PubSubError as error:
         tell({"error": error.to_dict()})
         return 1

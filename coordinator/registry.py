@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import add
 from typing import Any, NamedTuple
 
-import orjson
+import msgspec
 
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.compile import Compiler
@@ -24,7 +25,7 @@ from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.language.values import check_name
-from pubsub_cluster.shm.catalogue import CatalogueWriter, NewRow
+from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueCounts, CatalogueWriter, NewRow, room_for
 
 DEFAULT_OWNER = "default"
 _SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
@@ -70,6 +71,7 @@ class Registry:
         self._live: dict[str, Live] = {}
         self._overlay: dict[str, Live | None] = {}
         self._staged: deque[Staged] = deque()
+        self._staged_room = NO_COUNTS  # upper bound of what the staged changes need
         self._next_version = 1
         self._next_handle = 1
 
@@ -89,8 +91,8 @@ class Registry:
         owner = check_name(body.get("owner", DEFAULT_OWNER), what="owner", limits=self.limits)
         window = _window(body.get("valid_from"), body.get("valid_until"))
         form, expression = self._form(body)
-        self._check_room()
         change = Change(self._next_version, SUBSCRIBE, handle, subscription_id, owner, expression, *window)
+        self._take_room(change, form)
         self._next_handle += 1
         self._stage(change, form, Live(-1, handle, owner, *window))
         return change, {"ok": True, "id": subscription_id, "handle": handle, **_shape(form)}
@@ -101,10 +103,10 @@ class Registry:
         subscription_id, live = self._known(body.get("id"))
         window = _window(body.get("valid_from", live.valid_from), body.get("valid_until", live.valid_until))
         form, expression = self._form(body)
-        self._check_room()
         change = Change(
             self._next_version, UPDATE, live.handle, subscription_id, live.owner, expression, *window
         )
+        self._take_room(change, form)
         self._stage(change, form, Live(-1, live.handle, live.owner, *window))
         return change, {"ok": True, "id": subscription_id, "handle": live.handle, **_shape(form)}
 
@@ -148,15 +150,18 @@ class Registry:
     def _form(self, body: dict[str, Any]) -> tuple[NormalForm, bytes]:
         if "expr" not in body:
             raise ExpressionError("the expression is missing", seen=sorted(body), remedy='Give it as "expr".')
-        return self._normalised(body["expr"]), orjson.dumps(body["expr"])
+        return self._normalised(body["expr"]), msgspec.json.encode(body["expr"])
 
     def _normalised(self, given: Any) -> NormalForm:
         if isinstance(given, str):
             return normalise(parse_text(given, self.schema, self.limits), self.schema, self.limits)
         return self._compiler.normal_form(given)
 
-    def _check_room(self) -> None:
-        self.catalogue.check_room(len(self._staged) + 1)
+    def _take_room(self, change: Change, form: NormalForm) -> None:
+        """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""
+        needed = CatalogueCounts(*map(add, self._staged_room, room_for(_new_row(change, form))))
+        self.catalogue.ensure_room(needed)
+        self._staged_room = needed
 
     # ---- applying ------------------------------------------------------------------------------
 
@@ -164,7 +169,11 @@ class Registry:
         """Make the next `change_count` staged changes visible: they are durable."""
         staged = [self._staged.popleft() for _ in range(change_count)]
         added = [entry for entry in staged if entry.form is not None]
-        next_row = self.catalogue.append_many([_new_row(entry) for entry in added]) if added else 0
+        next_row = (
+            self.catalogue.append_many([_new_row(entry.change, entry.form) for entry in added if entry.form])
+            if added
+            else 0
+        )
         for entry in staged:
             change = entry.change
             before = self._live.get(change.subscription_id)
@@ -181,10 +190,12 @@ class Registry:
         self.live_count = len(self._live)
         if not self._staged:
             self._overlay.clear()
+            self._staged_room = NO_COUNTS
 
     def rollback(self) -> None:
         """Forget everything staged: the store could not keep it."""
         self._staged.clear()
+        self._staged_room = NO_COUNTS
         self._overlay.clear()
         self._next_version = self.version + 1
         # Handles are never reused, so the ones given to the forgotten changes stay unused.
@@ -195,7 +206,7 @@ class Registry:
         for change in changes:
             form = None
             if change.expression is not None:
-                form = self._normalised(orjson.loads(change.expression))
+                form = self._normalised(msgspec.json.decode(change.expression))
             self._staged.append(Staged(change, form))
             self._next_handle = max(self._next_handle, change.handle + 1)
             self._next_version = change.version + 1
@@ -206,9 +217,7 @@ class Registry:
         self.apply(waiting)
 
 
-def _new_row(entry: Staged) -> NewRow:
-    change, form = entry.change, entry.form
-    assert form is not None
+def _new_row(change: Change, form: NormalForm) -> NewRow:
     return NewRow(
         change.handle,
         change.subscription_id,

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import resource
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,21 @@ class Resources:
                 limit=error.limit,
                 remedy=error.remedy or "Give /dev/shm more room, or lower slab_chunks.",
             ) from error
+        except OSError as error:
+            self._undo.close()
+            raise StartError(
+                f"the data directory cannot be used: {error.strerror}",
+                seen=error.filename or str(config.data_dir),
+                remedy="Make it writable and free some disk space, or choose another with --data.",
+            ) from error
         except BaseException:
             self._undo.close()
             raise
 
     def _take(self, config: ClusterConfig) -> None:
+        # libzmq aborts the process when accept finds no descriptor free: take all that may be had.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.data_dir = ensure_private_dir(config.data_dir)
         self.cluster_id = hashlib.sha256(os.fsencode(os.path.realpath(self.data_dir))).hexdigest()[:8]
         self._lock()
@@ -92,7 +103,7 @@ class Resources:
         for endpoint in (self.client_endpoint, self.worker_endpoint):
             path = Path(endpoint.removeprefix("ipc://"))
             path.unlink(missing_ok=True)  # the lock is ours: the socket of a dead coordinator
-            self._undo.callback(path.unlink, missing_ok=True)
+            self._undo.callback(_remove_socket, path, self.data_dir)
         workers = config.workers
         self.catalogue = CatalogueWriter.create(self.owner, config.limits)
         self.catalogue_reader = CatalogueReader.of(self.catalogue)
@@ -183,3 +194,11 @@ class Resources:
             parts = parse_name(name)
             if parts is not None and parts.owner == self.owner:
                 unlink_segment(name)
+
+
+def _remove_socket(path: Path, data_dir: Path) -> None:
+    """Remove a socket file and, where it had to stand in a short directory of its own, that."""
+    path.unlink(missing_ok=True)
+    if path.parent != Path(os.path.realpath(data_dir)):
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -50,6 +51,7 @@ TICK_MS = 100
 # The catalogue's book-keeping allocates many small objects that stay: looking at the young ones every 700
 # allocations, as Python does, costs a tenth of the time of loading.
 GC_THRESHOLDS = (100_000, 10, 10)
+NOT_KEPT = ("store_failed", "cluster_error")  # such an answer may differ next time
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
@@ -61,6 +63,8 @@ class Coordinator:
     config : ClusterConfig
     on_ready : callable, optional
         Called once with the status when every worker takes tasks.
+    parent_pid : int, optional
+        Stop when this process ends.
 
     Raises
     ------
@@ -69,10 +73,14 @@ class Coordinator:
     """
 
     def __init__(
-        self, config: ClusterConfig, on_ready: Callable[[dict[str, Any]], None] | None = None
+        self,
+        config: ClusterConfig,
+        on_ready: Callable[[dict[str, Any]], None] | None = None,
+        parent_pid: int | None = None,
     ) -> None:
         self.config = config
         self._on_ready = on_ready
+        self._parent_pid = parent_pid
         self._stopping = False
         self.started_s = time.monotonic()
         self.resources = Resources(config)
@@ -96,8 +104,6 @@ class Coordinator:
         self.batches = BatchDesk(config, resources.slab, resources.catalogue_reader, self.listeners)
         self.changes = ChangeDesk(self.registry, self.store, self._answer_change)
 
-    # ---- the loop ------------------------------------------------------------------------------
-
     def run(self) -> int:
         """Serve until stopped by a signal or a client; return the exit status."""
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -109,7 +115,7 @@ class Coordinator:
             self.registry.replay(self.store.replay())
             self.store.start()
             self._catalogue_changed()
-            while not self._stopping:
+            while not self._stopping and self._parent_pid in (None, os.getppid()):
                 self._serve_once()
             return 0
         finally:
@@ -131,6 +137,9 @@ class Coordinator:
             self._on_client(identity, message, now_s)
         self.changes.work()
         self._carry_out(self.scheduler.tick(now_s))
+        self.listeners.tick(now_s)
+        if self.tuner.hangs(now_s):
+            self.backend.kill(TUNER)
         for child in self.backend.spawn_due(now_s):
             if child is not None:
                 self.scheduler.worker_spawned(child, now_s)
@@ -147,8 +156,6 @@ class Coordinator:
             steps.callback(self.changes.committed)
             steps.callback(self.store.close)
             steps.callback(self.backend.close)
-
-    # ---- clients -------------------------------------------------------------------------------
 
     def _on_client(self, identity: bytes, message: Message | PubSubError, now_s: float) -> None:
         if isinstance(message, PubSubError):
@@ -196,21 +203,21 @@ class Coordinator:
         return check_name(header["owner"], what="owner", limits=self.config.limits, error=ProtocolError)
 
     def _on_change(self, identity: bytes, message: Message, op: Op) -> Reply | None:
-        key: Key = ("change", message.request)
+        key: Key = ("change", op, message.request)
         known = self.window.begin(key, identity, message.request)
         if isinstance(known, Reply):
             return known
         if known is Waiting.IN_PROGRESS:
             return None
         try:
-            self.changes.submit(key, op, message.header["ids" if op is Op.UNSUBSCRIBE else "items"])
-        except PubSubError as error:
-            self.window.finish(key, Reply({}, error=error), keep=False)
+            self.changes.submit(identity, key, op, message.header["ids" if op is Op.UNSUBSCRIBE else "items"])
+        except Exception:
+            self.window.finish(key, Reply({}), keep=False)  # not in progress any more
             raise
         return None
 
     def _answer_change(self, key: Key, fields: dict[str, Any]) -> None:
-        failed = any(result.get("error", {}).get("code") == "store_failed" for result in fields["results"])
+        failed = any(result.get("error", {}).get("code") in NOT_KEPT for result in fields["results"])
         reply = Reply(fields)
         identity, request = self.window.finish(key, reply, keep=not failed)
         self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
@@ -227,23 +234,23 @@ class Coordinator:
         counts = self.resources.catalogue.counts()
 
         def bind(chunk_idx: int) -> tuple[int, int]:
-            batch_no, queued = self.scheduler.batch_accepted(tuple(counts), chunk_idx, now_s)
+            version = self.registry.version
+            batch_no, queued = self.scheduler.batch_accepted(tuple(counts), version, chunk_idx, now_s)
             instructions.extend(queued)
             return batch_no, self.scheduler.batches[batch_no].generation
 
         try:
             self.batches.accept(message, self.registry.version, counts, bind)
-        except PubSubError as error:
-            self.window.finish(key, Reply({}, error=error), keep=False)
+        except Exception:
+            self.window.finish(key, Reply({}), keep=False)  # not in progress any more
             raise
         self.resources.count.add("batches_accepted", 1)
         self._carry_out(instructions)
         return None
 
-    # ---- children ------------------------------------------------------------------------------
-
     def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
         if worker_idx is None:
+            self.tuner.heard_at_s = now_s
             self._on_tuner(tuner_wire.decode_from_tuner(body), now_s)
         else:
             self.scheduler.worker_heard(worker_idx, now_s)
@@ -282,7 +289,7 @@ class Coordinator:
         try:
             self.batches.add_page(run.batch_no, shard_idx, answer, page.refused)
         except PubSubError as error:
-            return self.scheduler.task_failed(worker_idx, page.task_id, error, now_s)
+            return self.scheduler.page_refused(worker_idx, page.task_id, error, now_s)
         return self.scheduler.page_read(worker_idx, page.task_id, page.more, now_s)
 
     def _on_tuner(self, message: tuner_wire.FromTuner, now_s: float) -> None:
@@ -301,7 +308,7 @@ class Coordinator:
                 self._carry_out(self.scheduler.layout_built(*built, message.partition_cost))
             case tuner_wire.BuildFailed():
                 log.error("generation %d failed: %s", message.generation, message.error)
-                self.tuner.failed(message)
+                self.tuner.failed(message, now_s)
             case tuner_wire.TunerHeartbeat():
                 pass
 
@@ -317,8 +324,6 @@ class Coordinator:
         if chunk_idx is not None:
             self.resources.slab.release(chunk_idx)
         self.backend.spawn(TUNER, now_s + RESPAWN_DELAY_S)
-
-    # ---- instructions --------------------------------------------------------------------------
 
     def _carry_out(self, instructions: list[todo.Instruction]) -> None:
         for instruction in instructions:
@@ -376,12 +381,8 @@ class Coordinator:
         self.tuner.policy.changed(self.resources.catalogue.counts().rows, time.monotonic())
 
     def _fold(self, now_s: float) -> None:
-        request = self.tuner.fold(
-            self.resources.catalogue.counts(),
-            self.registry.version,
-            self.scheduler.pending is not None,
-            now_s,
-        )
+        counts, pending = self.resources.catalogue.counts(), self.scheduler.pending is not None
+        request = self.tuner.fold(counts, self.registry.version, pending, now_s)
         if request is not None:
             self.backend.send_tuner(request)
 
@@ -391,9 +392,13 @@ class Coordinator:
             callback(status_page.status(self))
 
 
-def run_coordinator(config: ClusterConfig, on_ready: Callable[[dict[str, Any]], None] | None = None) -> int:
+def run_coordinator(
+    config: ClusterConfig,
+    on_ready: Callable[[dict[str, Any]], None] | None = None,
+    parent_pid: int | None = None,
+) -> int:
     """Run a cluster in this process until it is stopped; return the exit status.
 
-    `config`, `on_ready` and the errors are those of `Coordinator`.
+    Parameters and errors are those of `Coordinator`.
     """
-    return Coordinator(config, on_ready).run()
+    return Coordinator(config, on_ready, parent_pid).run()

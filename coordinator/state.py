@@ -6,8 +6,8 @@ opens a socket, reads a clock or touches a segment, so every interleaving can be
 Rules of the file
 - A batch is bound at acceptance to (generation, counts) and has one task per shard. A task runs on
   any ready worker of its shard that has the generation mapped and a free result slot.
-- A worker that dies gives its tasks back. The oldest of them is the suspect: a batch that was the
-  suspect in two deaths of the same shard is refused as poison.
+- A worker that dies gives its tasks back. The oldest that it had not matched yet is the suspect: a batch
+  that was the suspect in two deaths of the same shard is refused as poison.
 - A generation becomes current when every ready worker has it mapped. It is dropped and unlinked when
   it is not current, no worker is about to map it, and no unanswered batch is bound to it; never before.
 """
@@ -36,6 +36,8 @@ from pubsub_cluster.workers import messages as wire
 KILLS_PER_TASK_MAX = 2
 RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
+START_S_MAX = 300.0  # a first start compiles the kernels
+IDLE_SILENCE_S = 10.0
 QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
 STORY_LENGTH = 64
 
@@ -47,6 +49,7 @@ class Running:
     task_id: int
     batch_no: int
     slot_idx: int
+    matched: bool = False  # its first page is here: what follows is only paging
 
 
 @dataclass(slots=True)
@@ -93,6 +96,7 @@ class Batch:
     batch_no: int
     generation: int
     counts: wire.Counts
+    version: int
     chunk_idx: int
     waiting: set[int]
     running: set[int] = field(default_factory=set)
@@ -166,11 +170,12 @@ class Scheduler:
         """The process is gone: its tasks go back to their queues, a new process is asked for."""
         worker = self.workers[worker_idx]
         out: list[Instruction] = []
-        for position, run in enumerate(worker.running):
+        suspect = next((run for run in worker.running if not run.matched), None)
+        for run in worker.running:
             batch = self.batches[run.batch_no]
             batch.running.discard(worker.shard_idx)
             out.append(DiscardPages(batch.batch_no, worker.shard_idx))
-            kills = batch.kills.get(worker.shard_idx, 0) + (position == 0)
+            kills = batch.kills.get(worker.shard_idx, 0) + (run is suspect)
             batch.kills[worker.shard_idx] = kills
             if kills >= KILLS_PER_TASK_MAX and batch.error is None:
                 batch.error = PoisonBatchError(
@@ -198,12 +203,16 @@ class Scheduler:
         return out + self._publish_if_attached() + self._retire() + self._schedule(now_s)
 
     def tick(self, now_s: float) -> list[Instruction]:
-        """Find workers that hang."""
-        return [
-            KillWorker(worker.worker_idx)
-            for worker in self.workers
-            if worker.alive and worker.running and now_s - worker.heard_at_s > self.task_timeout_s
-        ]
+        """Find workers that hang: idle ones speak every second, those that start have their time."""
+        out: list[Instruction] = []
+        for worker in self.workers:
+            patience_s = (
+                max(self.task_timeout_s, IDLE_SILENCE_S) if not worker.running else self.task_timeout_s
+            )
+            if worker.alive and now_s - worker.heard_at_s > (patience_s if worker.ready else START_S_MAX):
+                worker.heard_at_s = now_s  # told once, its death follows
+                out.append(KillWorker(worker.worker_idx))
+        return out
 
     # ---- generations ---------------------------------------------------------------------------
 
@@ -271,10 +280,12 @@ class Scheduler:
     # ---- batches -------------------------------------------------------------------------------
 
     def batch_accepted(
-        self, counts: wire.Counts, chunk_idx: int, now_s: float
+        self, counts: wire.Counts, version: int, chunk_idx: int, now_s: float
     ) -> tuple[int, list[Instruction]]:
         """Bind a batch to this moment and queue its tasks; return its number."""
-        batch = Batch(self._next_batch_no, self.current, counts, chunk_idx, waiting=set(range(self.shards)))
+        batch = Batch(
+            self._next_batch_no, self.current, counts, version, chunk_idx, waiting=set(range(self.shards))
+        )
         self._next_batch_no += 1
         self.batches[batch.batch_no] = batch
         self.generations[batch.generation].bound_batches += 1
@@ -293,10 +304,18 @@ class Scheduler:
         run = self.run_of(worker_idx, task_id)
         if run is None:
             return []
+        run.matched = True
         if more:
             return [SendWorker(worker_idx, wire.Continue(task_id))]
         self._end_run(worker, run)
         return self._finish_if_over(run.batch_no) + self._schedule(now_s)
+
+    def page_refused(
+        self, worker_idx: int, task_id: int, error: PubSubError, now_s: float
+    ) -> list[Instruction]:
+        """A page cannot be kept: the batch is refused, and the worker must not keep its answer either."""
+        forget: list[Instruction] = [SendWorker(worker_idx, wire.Forget(task_id))]
+        return forget + self.task_failed(worker_idx, task_id, error, now_s)
 
     def task_failed(
         self, worker_idx: int, task_id: int, error: PubSubError, now_s: float
@@ -349,7 +368,8 @@ class Scheduler:
                 )
                 batch.waiting.discard(shard_idx)
                 batch.running.add(shard_idx)
-                task = wire.Task(run.task_id, batch.generation, batch.counts, batch.chunk_idx, run.slot_idx)
+                moment = (batch.generation, batch.counts, batch.version)
+                task = wire.Task(run.task_id, *moment, batch.chunk_idx, run.slot_idx)
                 out.append(SendWorker(worker.worker_idx, task))
         return out
 

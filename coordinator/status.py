@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 POISON_DIR = "poison"
 POISON_FILES_MAX = 16
+log = logging.getLogger("pubsub_cluster.coordinator")
 
 
 def greeting(coordinator: Coordinator) -> dict[str, Any]:
@@ -113,15 +117,27 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
 
 
 def keep_poison(coordinator: Coordinator, batch: OpenBatch, batch_no: int) -> None:
-    """Keep a batch that killed its worker twice, for diagnosis; at most `POISON_FILES_MAX` of them."""
+    """Keep a batch that killed its worker twice, for diagnosis; at most `POISON_FILES_MAX` of them.
+
+    Keeping it is a courtesy: where the disk is full, it is not kept.
+    """
     folder = coordinator.resources.data_dir / POISON_DIR
-    folder.mkdir(mode=0o700, exist_ok=True)
-    kept = sorted(folder.iterdir())
-    for old in kept[: len(kept) - POISON_FILES_MAX + 1]:
-        old.unlink()
+    path = folder / f"{coordinator.resources.life}-{batch_no:09d}.batch"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        kept = sorted(folder.glob("*.batch"))
+        for old in kept[: len(kept) - POISON_FILES_MAX + 1]:
+            old.unlink()
+        _write_batch(path, coordinator, batch)
+    except OSError as error:
+        log.warning("the poison batch %d could not be kept: %s", batch_no, error)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _write_batch(path: Path, coordinator: Coordinator, batch: OpenBatch) -> None:
     header, buffers = coordinator.batches.payload(batch)
     facts = {"publisher": batch.publisher, "batch_id": batch.batch_id, "batch": header}
-    path = folder / f"{coordinator.resources.life}-{batch_no:09d}.batch"
     with path.open("wb") as file:
         file.write(orjson.dumps({**facts, "buffer_sizes": [memoryview(buffer).nbytes for buffer in buffers]}))
         file.write(b"\n")

@@ -118,6 +118,7 @@ class ChangeStore:
         with self._explained("opened"), contextlib.closing(self._connect()) as connection:
             connection.executescript(_TABLES)
             self._check_format(connection)
+        self._inode = os.stat(self.path).st_ino
 
     def replay(self) -> Iterator[Change]:
         """Yield every durable change in version order."""
@@ -208,6 +209,7 @@ class ChangeStore:
             if self._failure is None:
                 try:
                     with self._explained("written"):
+                        self._check_file()
                         connection = connection or self._connect()
                         with connection:
                             connection.executemany(_INSERT, [group[1:] for group in groups])
@@ -241,6 +243,19 @@ class ChangeStore:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._durability.upper()}")
         return connection
+
+    def _check_file(self) -> None:
+        """Refuse to write into a file that no restart would find again."""
+        try:
+            found = os.stat(self.path).st_ino
+        except OSError:
+            found = -1
+        if found != self._inode:
+            raise StoreError(
+                "the change table was removed or replaced while the cluster runs",
+                seen=str(self.path),
+                remedy="Nothing of this was acknowledged. Put the file back, or restart the cluster.",
+            )
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         with connection:

@@ -17,6 +17,9 @@ from pubsub_cluster.tuner import messages as wire
 
 SAMPLE_INTERVAL_S = 0.25
 RESPAWN_DELAY_S = 0.5
+FAILURE_PAUSE_S_MAX = 60.0
+SILENCE_S_MAX = 30.0  # idle, it speaks every second
+BUILD_S_MAX = 900.0
 HISTORY_LENGTH = 64
 
 
@@ -48,6 +51,9 @@ class TunerDesk:
     building: Build | None = None
     next_generation: int = 1
     restarts: int = 0
+    failures: int = 0
+    paused_until_s: float = 0.0
+    heard_at_s: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
@@ -68,7 +74,7 @@ class TunerDesk:
 
     def fold(self, counts: CatalogueCounts, version: int, pending: bool, now_s: float) -> wire.Fold | None:
         """Return the request for a new generation if one is due; `pending`: one is still being attached."""
-        if not self.ready or self.building is not None or pending:
+        if not self.ready or self.building is not None or pending or now_s < self.paused_until_s:
             return None
         reason = self.policy.reason(now_s)
         if reason is None:
@@ -81,6 +87,7 @@ class TunerDesk:
     def built(self, message: wire.Built, now_s: float) -> None:
         """A generation is complete; remember how it came about."""
         build, self.building = self.building, None
+        self.failures = 0
         record = {
             "generation": message.generation,
             "reason": build.reason if build else "",
@@ -91,11 +98,21 @@ class TunerDesk:
         self.history = [*self.history[1 - HISTORY_LENGTH :], record]
         self.summary = record
 
-    def failed(self, message: wire.BuildFailed) -> None:
-        """No generation; it will be tried again when the policy says so."""
+    def failed(self, message: wire.BuildFailed, now_s: float) -> None:
+        """No generation; it will be tried again, later each time."""
         self.building = None
+        self.failures += 1
+        self.paused_until_s = now_s + min(FAILURE_PAUSE_S_MAX, 2.0**self.failures)
         record = {"generation": message.generation, "error": message.error}
         self.history = [*self.history[1 - HISTORY_LENGTH :], record]
+
+    def hangs(self, now_s: float) -> bool:
+        """Tell whether it has been silent for longer than it can be at its work."""
+        if not self.ready:
+            return False
+        if self.building is not None:
+            return now_s - self.building.started_s > BUILD_S_MAX
+        return now_s - self.heard_at_s > SILENCE_S_MAX
 
     def died(self) -> int | None:
         """The process is gone; return the chunk that it had borrowed."""

@@ -26,6 +26,7 @@ PROTOCOL_VERSION = 1
 FRAME_COUNT_MAX = 2 + 5 * 4096
 # Room above `Limits.batch_size_bytes_max` that a receiver leaves for a frame that is not a batch buffer.
 FRAME_SLACK_BYTES = 1 << 16
+REQUEST_ID_SIZE_MAX = 256
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -190,6 +191,10 @@ def check_request(message: Message) -> Op:
     """
     if not message.request:
         raise ProtocolError("the field `request` is missing", remedy="Give each request a text of its own.")
+    if len(message.request) > REQUEST_ID_SIZE_MAX:
+        raise ProtocolError(
+            "the field `request` is too long", seen=len(message.request), limit=REQUEST_ID_SIZE_MAX
+        )
     try:
         op = Op(message.op)
     except ValueError:

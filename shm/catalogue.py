@@ -21,7 +21,7 @@ from pubsub_cluster.shm.catalogue_codec import (
 )
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
 from pubsub_cluster.shm.catalogue_store import NO_COUNTS, CatalogueColumns, CatalogueCounts, capacity_for
-from pubsub_cluster.shm.catalogue_writer import CatalogueWriter, NewRow
+from pubsub_cluster.shm.catalogue_writer import CatalogueWriter, NewRow, room_for
 
 __all__ = [
     "FLAG_HAS_HI",
@@ -37,4 +37,5 @@ __all__ = [
     "CatalogueWriter",
     "NewRow",
     "capacity_for",
+    "room_for",
 ]

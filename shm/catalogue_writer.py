@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import add, gt
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,6 +58,34 @@ class NewRow(NamedTuple):
     valid_until: int | None = None
 
 
+def room_for(new_row: NewRow) -> CatalogueCounts:
+    """Return what a row needs at most, when nothing of it is known to the catalogue yet."""
+    form = new_row.form
+    constants = attributes = 0
+    heap = len(new_row.subscription_id.encode()) + len((new_row.owner or "").encode())
+    for predicate in form.predicates:
+        values = [value for _, value in predicate.constants]
+        values += [value for value in (predicate.lo, predicate.hi) if value is not None]
+        constants += len(values)
+        heap += sum(len(value) for value in values if isinstance(value, bytes))
+        for name in (predicate.attribute, predicate.other):
+            if name is not None:
+                attributes += 1
+                heap += len(name.encode())
+    clauses = form.clauses or ()
+    return CatalogueCounts(
+        1,
+        len(clauses),
+        sum(map(len, clauses)),
+        len(form.program),
+        len(form.predicates),
+        constants,
+        heap,
+        attributes,
+        1,
+    )
+
+
 class CatalogueWriter:
     """The one writer of a catalogue; made by `create` or `in_memory`.
 
@@ -70,6 +99,7 @@ class CatalogueWriter:
         self._store = store
         self.columns: CatalogueColumns = store.columns
         self._counts = NO_COUNTS
+        self._ensured = NO_COUNTS
         self._rows_with_room = 0
         self._is_tight = False
         self._literals: dict[Predicate, int] = {}  # positive literal, 2 * predicate
@@ -123,6 +153,21 @@ class CatalogueWriter:
             ahead = min(max(row_count, ROWS_AHEAD), self.capacity.rows - self._counts.rows)
             self._store.make_room_ahead(self._counts, ahead)
             self._rows_with_room = self._counts.rows + ahead
+
+    def ensure_room(self, needed: CatalogueCounts) -> None:
+        """Reserve room for `needed` more items of each pool, so that a later append cannot fail.
+
+        Raises
+        ------
+        LimitError
+            A pool is too small.
+        SegmentError
+            No shared memory left.
+        """
+        wanted = CatalogueCounts(*map(add, self._counts, needed))
+        if any(map(gt, wanted, self._ensured)):
+            self._store.make_room(wanted)
+            self._ensured = CatalogueCounts(*map(max, self._ensured, wanted))
 
     def append(
         self,

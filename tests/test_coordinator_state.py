@@ -109,7 +109,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def die(self, worker_idx: int) -> None:
         self.workers[worker_idx] = None
-        running = self.scheduler.workers[worker_idx].running
+        running = [run for run in self.scheduler.workers[worker_idx].running if not run.matched]
         if running:
             suspect = (running[0].batch_no, self.scheduler.workers[worker_idx].shard_idx)
             self.deaths_with[suspect] = self.deaths_with.get(suspect, 0) + 1
@@ -129,7 +129,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.open) < 6)
     @rule()
     def publish(self) -> None:
-        batch_no, instructions = self.scheduler.batch_accepted((len(self.answered),), 0, self.now_s)
+        batch_no, instructions = self.scheduler.batch_accepted((len(self.answered),), 0, 0, self.now_s)
         self.open[batch_no] = self.published[-1]
         assert self.scheduler.batches[batch_no].generation == self.published[-1]
         self.carry_out(instructions)
@@ -140,11 +140,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         number, self.next_generation = self.next_generation, self.next_generation + 1
         self.carry_out(self.scheduler.layout_built(number, f"layout{number}", (0,), 0, [1.0, 2.0, 3.0]))
 
-    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1), page_count=st.integers(1, 3))
-    def deliver(self, worker_idx: int, page_count: int) -> None:
-        self.deliver_next(worker_idx, page_count)
+    @rule(
+        worker_idx=st.integers(0, SHARDS * REPLICAS - 1), page_count=st.integers(1, 3), refuse=st.booleans()
+    )
+    def deliver(self, worker_idx: int, page_count: int, refuse: bool) -> None:
+        self.deliver_next(worker_idx, page_count, refuse)
 
-    def deliver_next(self, worker_idx: int, page_count: int) -> None:
+    def deliver_next(self, worker_idx: int, page_count: int, refuse: bool = False) -> None:
         worker = self.workers.get(worker_idx)
         if worker is None or not worker.inbox:
             return
@@ -158,13 +160,16 @@ class SchedulerMachine(RuleBasedStateMachine):
                 self.carry_out(self.scheduler.layout_attached(worker_idx, generation, self.now_s))
             case wire.DropLayout():
                 pass
+            case wire.Forget(task_id):
+                assert task_id not in worker.slots
+                worker.owed.pop(task_id, None)
             case wire.Task(task_id):
                 worker.owed[task_id] = page_count
-                self.page(worker_idx, worker, task_id)
+                self.page(worker_idx, worker, task_id, refuse)
             case wire.Continue(task_id):
                 self.page(worker_idx, worker, task_id)
 
-    def page(self, worker_idx: int, worker: FakeWorker, task_id: int) -> None:
+    def page(self, worker_idx: int, worker: FakeWorker, task_id: int, refuse: bool = False) -> None:
         worker.owed[task_id] -= 1
         left = worker.owed[task_id]
         run = self.scheduler.run_of(worker_idx, task_id)
@@ -173,6 +178,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.pages.setdefault((run.batch_no, shard_idx), []).append(left)
         if not left:
             del worker.slots[task_id]
+        if refuse and left:
+            self.failed.add(run.batch_no)
+            del worker.slots[task_id]
+            error = LimitError("too many")
+            self.carry_out(self.scheduler.page_refused(worker_idx, task_id, error, self.now_s))
+            return
         self.carry_out(self.scheduler.page_read(worker_idx, task_id, left > 0, self.now_s))
 
     @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))

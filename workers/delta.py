@@ -139,11 +139,39 @@ class _Part:
             kernel_input(programs.code, np.int32),
             kernel_input(programs.row, np.int32),
         )
+        self._removed_version = catalogue.columns.removed_version
+        self._alive: tuple[int, tuple[I8, I4, I4]] | None = None
         self._program_size_max = int(np.diff(programs.start).max(initial=1))
         self._predicate_count = len(programs.predicate_id) + 1
 
-    def match(self, raw: RawBatch, row_stop: int, pairs: _Pairs) -> None:
-        """Add the matches of rows below `row_stop` to `pairs`."""
+    def programs_at(self, version: int) -> tuple[I8, I4, I4]:
+        """Return the programs of the rows that are not removed at `version`.
+
+        One id that is updated all day leaves a dead row each time until the next generation; they must
+        neither cost time nor count as matches.
+        """
+        removed = self._removed_version[self._programs[2]]
+        dead = (removed > 0) & (removed <= version)
+        dead_count = int(np.count_nonzero(dead))
+        if not dead_count:
+            return self._programs
+        if self._alive is None or self._alive[0] != dead_count:
+            start, code, row = self._programs
+            kept = np.flatnonzero(~dead)
+            size = np.diff(start)[kept]
+            kept_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
+            kept_code = code[expand_slices(start[kept], size)]
+            alive = (
+                kernel_input(kept_start, np.int64),
+                kernel_input(kept_code, np.int32),
+                kernel_input(row[kept], np.int32),
+            )
+            self._alive = (dead_count, alive)
+        return self._alive[1]
+
+    def match(self, raw: RawBatch, row_stop: int, version: int, pairs: _Pairs) -> None:
+        """Add the matches of rows below `row_stop` that are not removed at `version` to `pairs`."""
+        programs = self.programs_at(version)
         encoded = self._encoder.encode(raw)
         entry_event = np.repeat(
             np.arange(raw.event_count, dtype=np.int32), np.diff(encoded.entry_start).astype(np.int64)
@@ -168,7 +196,7 @@ class _Part:
             bitmap.fill(0)
             bitmap[0] = kernels.ALL_ONES
             kernels.fill_bitmaps(self._intervals, frozen(slot_stop), frozen(slot_event), bits, bitmap)
-            pairs.collect(self._programs, (row_stop, stop_event - first_event, first_event), bitmap, stack)
+            pairs.collect(programs, (row_stop, stop_event - first_event, first_event), bitmap, stack)
 
 
 class _Pairs:
@@ -233,8 +261,10 @@ class DeltaIndex:
         self._shard = (0, 1)
         self._parts: list[_Part] = []
 
-    def match(self, raw: RawBatch, row_stop: int, shard_idx: int, shard_count: int) -> tuple[I4, I4]:
-        """Match the rows [base_rows, row_stop) of one shard.
+    def match(
+        self, raw: RawBatch, row_stop: int, shard_idx: int, shard_count: int, version: int = 0
+    ) -> tuple[I4, I4]:
+        """Match the rows [base_rows, row_stop) of one shard that are not removed at `version`.
 
         Returns
         -------
@@ -253,12 +283,12 @@ class DeltaIndex:
         pairs = _Pairs(self._limits)
         for part in self._parts:
             if part.first < row_stop:
-                part.match(raw, row_stop, pairs)
+                part.match(raw, row_stop, version, pairs)
         return pairs.arrays()
 
     def warm_up(self, raw: RawBatch) -> None:
         """Run every kernel of the delta once, on no rows."""
-        _Part(self._catalogue, 0, 0, 0, 1).match(raw, 0, _Pairs(self._limits))
+        _Part(self._catalogue, 0, 0, 0, 1).match(raw, 0, 0, _Pairs(self._limits))
 
     def _extend(self, row_stop: int) -> None:
         first = self._stop

@@ -173,6 +173,7 @@ class MatchEngine:
         counts: CatalogueCounts,
         shard_idx: int = 0,
         shard_count: int = 1,
+        version: int = 0,
     ) -> MatchResult:
         """Match a batch.
 
@@ -185,6 +186,8 @@ class MatchEngine:
             Bounds of the catalogue as of the batch; rows from ``counts.rows`` on are not looked at.
         shard_idx, shard_count : int
             This engine's part of the delta; its part of the layout is `partition_mine` of `attach_layout`.
+        version : int
+            Delta rows removed at this version or before are left out; others may be in the answer.
 
         Raises
         ------
@@ -208,7 +211,7 @@ class MatchEngine:
         none = frozen(np.zeros(0, np.int32))
         pairs = (none, none)
         if counts.rows > base_rows:
-            pairs = delta.match(raw, counts.rows, shard_idx, shard_count)
+            pairs = delta.match(raw, counts.rows, shard_idx, shard_count, version)
         delta_us = (time.perf_counter_ns() - started_ns) // 1_000
         total = len(found[1]) + len(pairs[0])
         if total > limit:

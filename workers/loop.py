@@ -130,6 +130,7 @@ class WorkerLoop:
                 CatalogueCounts(*task.counts),
                 self._setup.shard_idx,
                 self._setup.shard_count,
+                task.version,
             )
         except Exception as error:  # any failure is this batch's answer, never the worker's end
             if not isinstance(error, PubSubError):

@@ -51,17 +51,24 @@ class DropLayout(msgspec.Struct, tag="drop", frozen=True):
 
 
 class Task(msgspec.Struct, tag="task", frozen=True):
-    """Coordinator: match the batch in `chunk_idx` as of (generation, counts); answer into `slot_idx`."""
+    """Coordinator: match the batch in `chunk_idx` as of this moment; answer into `slot_idx`."""
 
     task_id: int
     generation: int
     counts: Counts
+    version: int
     chunk_idx: int
     slot_idx: int
 
 
 class Continue(msgspec.Struct, tag="continue", frozen=True):
     """Coordinator: the page of this task is read; write the next one."""
+
+    task_id: int
+
+
+class Forget(msgspec.Struct, tag="forget", frozen=True):
+    """Coordinator: the rest of this task's answer is not wanted."""
 
     task_id: int
 
@@ -108,7 +115,7 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True):
     """Worker: alive and idle."""
 
 
-ToWorker: TypeAlias = Setup | AttachLayout | DropLayout | Task | Continue | Shutdown
+ToWorker: TypeAlias = Setup | AttachLayout | DropLayout | Task | Continue | Forget | Shutdown
 FromWorker: TypeAlias = Hello | Ready | LayoutAttached | Page | TaskFailed | Heartbeat
 
 encode = msgspec.msgpack.encode

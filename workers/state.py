@@ -98,6 +98,9 @@ class WorkerMachine:
         if isinstance(message, wire.Task):
             self._answers[message.task_id] = _Answer(message.slot_idx)
             return [Match(message)]
+        if isinstance(message, wire.Forget):
+            known = self._answers.pop(message.task_id, None)
+            return [] if known is None else [Forget(message.task_id)]
         return self._next_page(message.task_id)
 
     def matched(self, task_id: int, page_count: int) -> list[Action]:

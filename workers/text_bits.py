@@ -11,7 +11,7 @@ A predicate's bit is set for an event when some value satisfies it; a negated li
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from pubsub_cluster.language.text_match import compile_text
 from pubsub_cluster.shm.code_space import I4, I8
 
 CACHE_TEXTS_MAX = 65_536
+PAIRS_MAX = 1 << 20
 CACHE_SIZE_BYTES_MAX = 8 << 20
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -114,32 +115,32 @@ def _add_text_bits(texts: TextEntries, group: _TextGroup, width: int, keys: list
 
 
 def compared_events(raw: RawBatch, predicate: Predicate) -> I4:
-    """Return the events for which a COMPARE predicate holds; an event may occur several times."""
+    """Return the events for which a COMPARE predicate holds; an event may occur several times.
+
+    Pairs of values are looked at in blocks: two attributes with thousands of values each in every event
+    must not take memory for all pairs at once.
+    """
     left = raw.attributes.get(str(predicate.attribute), AttributeEntries())
     right = raw.attributes.get(str(predicate.other), AttributeEntries())
     compare = _COMPARISONS[predicate.text_operator]
     parts = [np.zeros(0, np.int32)]
     if left.numbers is not None and right.numbers is not None:
-        a, b = _join(left.numbers.event, right.numbers.event)
         x, y = left.numbers, right.numbers
-        order = np.where(
-            x.whole[a] == y.whole[b],
-            _order(x.part[a], y.part[b]),
-            _order(x.whole[a], y.whole[b]),
-        )
-        parts.append(x.event[a][compare(order, 0)])
+        for a, b in _pairs(x.event, y.event):
+            same = x.whole[a] == y.whole[b]
+            order = np.where(same, _order(x.part[a], y.part[b]), _order(x.whole[a], y.whole[b]))
+            parts.append(np.unique(x.event[a][compare(order, 0)]))
     if left.booleans is not None and right.booleans is not None and predicate.text_operator in ("=", "!="):
-        a, b = _join(left.booleans.event, right.booleans.event)
-        parts.append(
-            left.booleans.event[a][compare(left.booleans.value[a] != 0, right.booleans.value[b] != 0)]
-        )
+        one, two = left.booleans, right.booleans
+        for a, b in _pairs(one.event, two.event):
+            parts.append(np.unique(one.event[a][compare(one.value[a] != 0, two.value[b] != 0)]))
     if left.texts is not None and right.texts is not None:
-        a, b = _join(left.texts.event, right.texts.event)
-        holds = [
-            bool(compare(_text(left.texts, i), _text(right.texts, j)))
-            for i, j in zip(a.tolist(), b.tolist(), strict=True)
-        ]
-        parts.append(left.texts.event[a][np.array(holds, bool)])
+        for a, b in _pairs(left.texts.event, right.texts.event):
+            holds = [
+                bool(compare(_text(left.texts, i), _text(right.texts, j)))
+                for i, j in zip(a.tolist(), b.tolist(), strict=True)
+            ]
+            parts.append(np.unique(left.texts.event[a][np.array(holds, bool)]))
     return np.concatenate(parts)
 
 
@@ -152,10 +153,13 @@ def _text(texts: TextEntries, row: int) -> bytes:
     return texts.data[texts.start[row] : texts.end[row]].tobytes()
 
 
-def _join(left_event: I4, right_event: I4) -> tuple[I8, I8]:
-    """Return all pairs of rows that belong to one event."""
+def _pairs(left_event: I4, right_event: I4) -> Iterator[tuple[I8, I8]]:
+    """Yield all pairs of rows that belong to one event, in blocks of about `PAIRS_MAX`."""
     first = np.searchsorted(right_event, left_event, "left")
     count = np.searchsorted(right_event, left_event, "right") - first
-    left = np.repeat(np.arange(len(left_event)), count)
-    right = np.arange(len(left)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    return left, right
+    block = np.cumsum(count) // PAIRS_MAX
+    for rows in np.split(np.arange(len(left_event)), np.flatnonzero(np.diff(block)) + 1):
+        mine = count[rows]
+        left = np.repeat(rows, mine)
+        right = np.arange(len(left)) - np.repeat(np.cumsum(mine) - mine, mine) + np.repeat(first[rows], mine)
+        yield left, right
