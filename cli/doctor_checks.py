@@ -211,9 +211,13 @@ def check_data_dir(data_dir: Path) -> Finding:
             return Finding(name, MISSING, f"{error.condition} (seen {error.seen})", error.remedy or "")
         return Finding(name, OK, f"{data_dir}, private")
     parent = next((path for path in data_dir.parents if path.exists()), Path("/"))
-    if os.access(parent, os.W_OK | os.X_OK):
-        return Finding(name, OK, f"{data_dir} will be made")
-    return Finding(name, MISSING, f"{parent} cannot be written", "Choose another directory with --data.")
+    try:
+        with tempfile.TemporaryDirectory(dir=parent, prefix=".pubsub-doctor-"):
+            pass
+    except OSError as error:
+        seen = f"{data_dir} cannot be made: {parent}: {error.strerror}"
+        return Finding(name, MISSING, seen, "Choose another directory with --data.")
+    return Finding(name, OK, f"{data_dir} will be made")
 
 
 def check_open_files() -> Finding:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from pubsub_cluster.client import Client
 
+SILENCE_NOTE = "The connection to the cluster is lost; waiting until it is back. Ctrl-C ends it."
+
 
 @click.command()
 @click.argument("owner")
@@ -29,7 +31,8 @@ def listen(
     """Print what an owner is told.
 
     These are the events that match subscriptions of OWNER, until Ctrl-C. Notifications that were lost
-    because this reader was too slow are counted and said, never hidden.
+    because this reader was too slow are counted and said, never hidden. When the cluster falls silent this
+    is said once, and the command waits until it is back.
 
     \b
     Example:
@@ -39,7 +42,10 @@ def listen(
     import orjson
 
     seen_count = dropped_count = 0
-    with connect() as client, client.listen(owner, timeout_s=idle_s) as notifications:
+    with (
+        connect() as client,
+        client.listen(owner, timeout_s=idle_s, on_silence=lambda: note(SILENCE_NOTE)) as notifications,
+    ):
         note(f"Listening for {owner}; Ctrl-C ends it.")
         for found in notifications:
             if found.dropped > dropped_count:

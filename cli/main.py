@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pubsub_cluster.cli.common import reporting
+from pubsub_cluster.cli.common import EXIT_INTERRUPTED, note, reporting
 
 COMMANDS: dict[str, str] = {
     "start": "pubsub_cluster.cli.start:start",
@@ -81,9 +81,24 @@ def cli() -> None:
     """
 
 
+def run() -> int:
+    """Run the command line of this process and return the exit code."""
+    try:
+        code = cli.main(prog_name="pubsub-cluster", standalone_mode=False)
+    except click.Abort:
+        note("Stopped.")
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
 def main() -> None:
-    """Entry point of the console script."""
-    cli(prog_name="pubsub-cluster")
+    """Entry point of console scripts of before; see `pubsub_cluster.cli.__main__`."""
+    from pubsub_cluster.cli.__main__ import main as entry
+
+    entry()
 
 
 if __name__ == "__main__":

@@ -259,14 +259,17 @@ class Client:
         for request in self._session.ask_in_order(senders(), max(1, in_flight)):
             yield _matches(self._session.wait(request), sent.popleft())
 
-    def listen(self, owner: str, *, timeout_s: float | None = None) -> Listener:
+    def listen(
+        self, owner: str, *, timeout_s: float | None = None, on_silence: Callable[[], None] | None = None
+    ) -> Listener:
         """Listen for the events that an owner's subscriptions match.
 
         The cluster has registered the listener when this returns: no later batch is missed. Iterate over the
         result; it ends after `timeout_s` without a notification (None: never). Close it to stop, or use it as
-        a context manager.
+        a context manager. A cluster that falls silent is an error, unless `on_silence` is there to be called,
+        once for each silence: then the listener waits until the cluster is back.
         """
-        return self._session.listen(owner, timeout_s)
+        return self._session.listen(owner, timeout_s, on_silence)
 
     # -- the cluster -------------------------------------------------------------------------------
 

@@ -24,6 +24,10 @@ from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Buffer, Message, 
 HEARTBEAT_S = 2.0
 # A cluster that has no socket file is not about to answer, but may be about to start.
 ABSENT_S = 1.0
+# Silence after which a listener's owner is told; the cluster answers a greeting at once.
+SILENCE_TOLD_S = 2 * HEARTBEAT_S
+# Saying goodbye is a courtesy: the cluster forgets listeners whose connection is gone.
+UNLISTEN_S = 1.0
 MESSAGES_PER_ROUND_MAX = 64
 
 
@@ -44,6 +48,7 @@ class Session:
         self.connection = Connection(self.client_id, endpoint, SILENCE_S)
         self._transport = Transport(endpoint)
         self._listeners: dict[str, Listener] = {}
+        self._on_silence: dict[str, Callable[[], None]] = {}
         self.closed = False
 
     def close(self) -> None:
@@ -113,7 +118,9 @@ class Session:
             for request in waiting:
                 self.connection.forget(request)
 
-    def listen(self, owner: str, timeout_s: float | None) -> Listener:
+    def listen(
+        self, owner: str, timeout_s: float | None, on_silence: Callable[[], None] | None = None
+    ) -> Listener:
         """Register a listener for an owner; a second one for the same owner takes the first one's place."""
         self.ask(Op.LISTEN, {"owner": owner})
         previous = self._listeners.get(owner)
@@ -121,6 +128,9 @@ class Session:
             previous.closed = True
         listener = Listener(owner, timeout_s, self._wait_for_notification, self._stop_listening)
         self._listeners[owner] = listener
+        self._on_silence.pop(owner, None)
+        if on_silence is not None:
+            self._on_silence[owner] = on_silence
         self.connection.set_listening(owner, True)
         return listener
 
@@ -132,8 +142,16 @@ class Session:
         if self._listeners.get(listener.owner) is listener:
             del self._listeners[listener.owner]
             self.connection.set_listening(listener.owner, False)
-            if not self.closed:
-                self.wait(self.send(Op.UNLISTEN, {"owner": listener.owner}))
+            self._on_silence.pop(listener.owner, None)
+            if not self.closed and self.connection.hello is not None:
+                self._say_goodbye(listener.owner)
+
+    def _say_goodbye(self, owner: str) -> None:
+        request = self.send(Op.UNLISTEN, {"owner": owner})
+        try:
+            self._pump(lambda: request.finished, time.monotonic() + min(UNLISTEN_S, self.timeout_s))
+        finally:
+            self.connection.forget(request)
 
     def _wait_for_notification(self, listener: Listener) -> None:
         """Wait until the listener has a notification or its time is up.
@@ -141,9 +159,12 @@ class Session:
         Raises
         ------
         ReplyTimeoutError
-            The cluster has not answered a greeting for the client's time limit.
+            The cluster has not answered a greeting for the client's time limit, and nobody wants to be told
+            of the silence instead.
         """
         self._check_open()
+        on_silence = self._on_silence.get(listener.owner)
+        told = False
         start_s = time.monotonic()
         end_s = None if listener.timeout_s is None else start_s + listener.timeout_s
         heard_s = start_s
@@ -155,7 +176,12 @@ class Session:
             if error is not None:
                 raise error
             heard_s = max(heard_s, self.connection.heard_at_s or 0.0)
-            if now_s - heard_s >= self.timeout_s:
+            if on_silence is not None:
+                silent = now_s - heard_s >= SILENCE_TOLD_S
+                if silent and not told:
+                    on_silence()
+                told = silent
+            elif now_s - heard_s >= self.timeout_s:
                 raise self.connection.no_reply(f"nothing was heard while listening for `{listener.owner}`")
             if now_s - heard_s >= HEARTBEAT_S:
                 self._do(self.connection.probe(now_s))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import zmq
 
+from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.protocol import Buffer
 
 QUEUED_MESSAGES_MAX = 1_000
@@ -25,12 +26,21 @@ class Transport:
     ----------
     endpoint : str
         ``ipc://...`` or ``tcp://...``. Connecting succeeds whether or not anything listens there.
+
+    Raises
+    ------
+    CallerError
+        `endpoint` is none.
     """
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._open()
+        try:
+            self._socket = self._open()
+        except CallerError:
+            self._context.term()
+            raise
         self.unsent_count = 0
 
     def reopen(self) -> None:
@@ -67,5 +77,13 @@ class Transport:
         socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES_MAX)
         socket.setsockopt(zmq.RCVHWM, QUEUED_MESSAGES_MAX)
         socket.setsockopt(zmq.MAXMSGSIZE, FRAME_SIZE_BYTES_MAX)
-        socket.connect(self._endpoint)
+        try:
+            socket.connect(self._endpoint)
+        except (zmq.ZMQError, TypeError) as error:
+            socket.close(linger=0)
+            raise CallerError(
+                f"this is no endpoint that can be connected to: {error}",
+                seen=self._endpoint,
+                remedy="Write ipc:///path/to/client.sock or tcp://host:port; `start` and `status` print it.",
+            ) from None
         return socket

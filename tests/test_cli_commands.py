@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -154,3 +156,31 @@ def test_instants_are_shown_as_people_write_them() -> None:
     error = WindowError("the window is empty", seen=[1_767_225_600_000_000, 1_500_000])
     assert "  seen:    2026-01-01T00:00:00Z, 1970-01-01T00:00:01.500000Z" in error_text(error).splitlines()
     assert "us since the epoch" in error_text(WindowError("far", seen=2**62))
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "http://x", "tcp://host", "tcp://127.0.0.1:notaport", ""])
+def test_a_bad_endpoint_is_a_clean_error(endpoint: str) -> None:
+    result = CliRunner().invoke(cli, ["status", "--endpoint", endpoint, "--timeout", "0.2"])
+    assert result.exit_code == 1
+    assert "Error: this is no endpoint" in result.stderr
+    assert f'seen:    "{endpoint}"' in result.stderr
+
+
+@pytest.mark.parametrize("delay_s", [0.12, 0.2, 0.3, 0.5])
+def test_ctrl_c_at_any_time_ends_without_a_traceback(delay_s: float, tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys, time; sys.argv = ['x', 'publish', '-', '--endpoint', 'ipc:///nowhere/sock'];"
+        "print('up', flush=True); runpy.run_module('pubsub_cluster.cli', run_name='__main__')"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(delay_s)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert "Traceback" not in err
+    assert process.returncode == 130, err
+    assert err == "Stopped.\n"

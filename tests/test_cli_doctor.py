@@ -85,6 +85,13 @@ def test_cpu_quota_of_the_first_cgroups(tmp_path: Path) -> None:
 
 def test_data_directory(tmp_path: Path) -> None:
     assert checks.check_data_dir(tmp_path / "new").state == "ok"
+    assert checks.check_data_dir(tmp_path / "new" / "below" / "it").state == "ok"
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    below_a_file = checks.check_data_dir(tmp_path / "file" / "data")
+    assert below_a_file.state == "missing" and "cannot be made" in below_a_file.detail
+    (tmp_path / "file").unlink()
+    assert checks.check_data_dir(Path("/proc/no such/data")).state == "missing"
     assert not (tmp_path / "new").exists()
     shared = tmp_path / "open"
     shared.mkdir()

@@ -497,6 +497,23 @@ def test_expressions_of_every_form_are_carried(cluster: FakeCluster, client: Cli
         client.subscribe(None)
 
 
+def test_a_listener_may_wait_out_a_silence_and_closes_without_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_cluster.client.session.HEARTBEAT_S", 0.1)
+    monkeypatch.setattr("pubsub_cluster.client.session.SILENCE_TOLD_S", 0.2)
+    monkeypatch.setattr("pubsub_cluster.client.session.UNLISTEN_S", 0.1)
+    silences: list[str] = []
+    fake = FakeCluster(tmp_path)
+    with Client(endpoint=fake.endpoint, timeout_s=0.5) as client:
+        with fake:
+            listener = client.listen("ann", timeout_s=1.2, on_silence=lambda: silences.append("silent"))
+        with listener:
+            assert list(listener) == []  # three times the client's time limit, and no error
+        assert silences == ["silent"]
+        assert listener.closed
+
+
 def test_the_client_is_imported_without_the_machinery() -> None:
     """Neither numba nor pyspark nor shared memory: the client must be cheap to import."""
     code = "import sys, pubsub_cluster.client; print(*sorted(sys.modules))"
