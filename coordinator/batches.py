@@ -20,7 +20,7 @@ import orjson
 from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.listeners import Listeners
-from pubsub_cluster.coordinator.merge import Merged, ShardPage, match_counts, merge_pages
+from pubsub_cluster.coordinator.merge import Merged, ShardPage, match_counts, merge_pages, visible_page
 from pubsub_cluster.language.batch import check_payload, events_as_json
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, PubSubError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
@@ -180,6 +180,7 @@ class BatchDesk:
             The batch gives more matches than a batch may.
         """
         batch = self.open[batch_no]
+        page = visible_page(page, self._catalogue, batch.version, batch.now_us)
         limit = self._config.limits.matches_per_batch_max
         batch.row_count += len(page.rows)
         if batch.row_count > limit:

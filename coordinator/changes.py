@@ -33,6 +33,7 @@ SLICE_ITEMS = 128  # about 10 ms of work: the longest that other clients wait fo
 GROUPS_OUTSTANDING_MAX = 64
 REQUESTS_MAX = 1_024
 REQUESTS_PER_CONNECTION_MAX = 64
+ITEMS_WAITING_MAX = 500_000
 RETRY_AFTER_S = 0.1
 log = logging.getLogger("pubsub_cluster.coordinator")
 
@@ -84,7 +85,7 @@ class ChangeDesk:
         self._store = store
         self._answer = answer
         self._queues: OrderedDict[bytes, deque[ChangeRequest]] = OrderedDict()
-        self._request_count = 0
+        self._request_count = self._item_count = 0
         self._groups: dict[int, _Group] = {}
         self._failed = False
 
@@ -110,7 +111,8 @@ class ChangeDesk:
                 limit_name="subscriptions_per_request_max",
             )
         waiting = len(self._queues.get(identity, ()))
-        if self._request_count >= REQUESTS_MAX or waiting >= REQUESTS_PER_CONNECTION_MAX:
+        full = self._request_count >= REQUESTS_MAX or self._item_count + len(items) > ITEMS_WAITING_MAX
+        if full or waiting >= REQUESTS_PER_CONNECTION_MAX:
             raise BusyError(
                 "too many requests to change the catalogue wait",
                 seen=max(waiting, self._request_count),
@@ -120,6 +122,12 @@ class ChangeDesk:
             )
         self._queues.setdefault(identity, deque()).append(ChangeRequest(key, op, items))
         self._request_count += 1
+        self._item_count += len(items)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, is staged or on its way to the disk."""
+        return not self._queues and not self._groups
 
     @property
     def busy(self) -> bool:
@@ -137,6 +145,7 @@ class ChangeDesk:
         if request.position == len(request.items):
             queue.popleft()
             self._request_count -= 1
+            self._item_count -= len(request.items)
             if not queue:
                 del self._queues[identity]
             if request.finished:

@@ -13,6 +13,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 TASKS_PER_WORKER_MAX = 2
 WORKERS_MAX = 256
+EVENTS_PER_BATCH_MOST = 1 << 20  # `coordinator.merge` orders (event, handle) in 64 bits
 LEAST: dict[str, float] = {
     "slab_chunks": 2,
     "result_slot_bytes": 4_096,
@@ -82,6 +83,12 @@ class ClusterConfig:
             raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
         for name, least in LEAST.items():
             _check_least(name, getattr(self, name), least)
+        if self.limits.events_per_batch_max > EVENTS_PER_BATCH_MOST:
+            raise StartError(
+                "the setting `limits.events_per_batch_max` is too large",
+                seen=self.limits.events_per_batch_max,
+                limit=EVENTS_PER_BATCH_MOST,
+            )
         for name in Limits.__dataclass_fields__:
             _check_least(f"limits.{name}", getattr(self.limits, name), 1)
 

@@ -1,8 +1,8 @@
 """When to build a new generation: a pure rule over a few numbers.
 
 A generation is worth building when the delta costs the workers a tenth of their kernel time, when it has
-grown large in any case, when a change of some size has come to rest, or when the sample of events has
-become so much better that access predicates chosen without it are stale.
+grown large in any case, when a change of some size has come to rest, when a tenth of its rows are dead, or
+when the sample of events has become so much better, or so different, that its access predicates are stale.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ DELTA_ROWS_LARGE_SHARE = 0.5
 QUIET_S = 0.5
 QUIET_SHARE = 0.01
 SAMPLE_GROWTH = 4.0
+DEAD_SHARE_MAX = 0.10
+BUILD_TIME_FACTOR = 20.0  # building for statistics alone takes at most a twentieth of the tuner's time
 SMOOTHING = 0.2
 
 
@@ -38,6 +40,9 @@ class FoldPolicy:
     built_at_s: float = 0.0
     built_sample_count: int = 0
     sample_count: int = 0
+    sampled_since_build: int = 0
+    build_s: float = 0.0
+    removed_since_build: int = 0
     asked: bool = False
 
     def measured(self, base_us: int, delta_us: int) -> None:
@@ -45,15 +50,18 @@ class FoldPolicy:
         self.base_us += SMOOTHING * (base_us - self.base_us)
         self.delta_us += SMOOTHING * (delta_us - self.delta_us)
 
-    def changed(self, rows: int, now_s: float) -> None:
-        """The catalogue now has so many rows, or some were removed."""
+    def changed(self, rows: int, now_s: float, removed: int = 0) -> None:
+        """The catalogue now has so many rows, and `removed` more of them are dead."""
         self.rows = rows
+        self.removed_since_build += removed
         self.changed_at_s = now_s
 
     def started(self) -> None:
         """A build has begun."""
         self.asked = False
         self.built_sample_count = self.sample_count
+        self.sampled_since_build = 0
+        self.removed_since_build = 0
 
     def published(self, base_rows: int, now_s: float) -> None:
         """A generation that covers `base_rows` is in force."""
@@ -73,7 +81,11 @@ class FoldPolicy:
                 return "costly delta"
             if now_s - self.changed_at_s >= QUIET_S and delta_rows >= QUIET_SHARE * self.base_rows:
                 return "delta at rest"
+        if self.removed_since_build >= max(DELTA_ROWS_MIN, DEAD_SHARE_MAX * self.base_rows):
+            return "dead rows"
         better = self.sample_count >= max(1.0, SAMPLE_GROWTH * self.built_sample_count)
-        if self.base_rows and better and now_s - self.built_at_s >= self.retune_interval_s:
-            return "better statistics"
+        fresh = self.sampled_since_build >= max(1, self.sample_count)  # the whole sample is new
+        pause_s = max(self.retune_interval_s, BUILD_TIME_FACTOR * self.build_s)
+        if self.base_rows and (better or fresh) and now_s - self.built_at_s >= pause_s:
+            return "better statistics" if better else "new statistics"
         return None

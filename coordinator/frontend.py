@@ -1,8 +1,8 @@
 """The clients' socket: a ROUTER that never drops silently and never blocks the coordinator.
 
 ROUTER_MANDATORY turns an unreachable or slow peer into an error code, where a plain ROUTER would lose
-the message. A reply that does not fit is not lost either: it stays in the reply window and is sent when
-the client asks again.
+the message. A reply that does not fit is counted; it mostly stays in the reply window and is sent when
+the client asks again (one too large for the window is worked out anew).
 """
 
 from __future__ import annotations

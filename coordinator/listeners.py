@@ -60,6 +60,7 @@ class Listeners:
         self._by_owner: dict[str, dict[bytes, Listener]] = {}
         self.count = 0
         self._swept_at_s = 0.0
+        self._owner_names: dict[int, str] = {}  # as many as the catalogue has owners
 
     def add(self, identity: bytes, owner: str) -> None:
         """Let a connection listen for `owner`; again is no error."""
@@ -121,7 +122,10 @@ class Listeners:
         owner_of_match = catalogue.columns.owner[merged.rows]
         heard = np.zeros(owner_count, np.bool_)
         for owner_idx in np.unique(owner_of_match).tolist():
-            heard[owner_idx] = catalogue.owner_name(owner_idx) in self._by_owner
+            name = self._owner_names.get(owner_idx)
+            if name is None:
+                name = self._owner_names[owner_idx] = catalogue.owner_name(owner_idx)
+            heard[owner_idx] = name in self._by_owner
         chosen = np.nonzero(heard[owner_of_match])[0]
         if not len(chosen):
             return sent, dropped
@@ -134,10 +138,13 @@ class Listeners:
             events, size_bytes = _events_body(merged, matches, catalogue, event_json)
             for listener in list(self._by_owner.get(owner, {}).values()):
                 room_bytes -= size_bytes
-                if room_bytes >= 0 and self._tell(listener, publisher, batch_id, events):
+                if room_bytes < 0:
+                    listener.sequence += 1
+                    listener.dropped += 1
+                    dropped += 1
+                elif self._tell(listener, publisher, batch_id, events):
                     sent += 1
                 else:
-                    listener.dropped += room_bytes < 0
                     dropped += 1
         return sent, dropped
 

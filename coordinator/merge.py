@@ -43,6 +43,27 @@ class Merged(NamedTuple):
     rows: npt.NDArray[np.int32]
 
 
+def visible_page(page: ShardPage, catalogue: CatalogueReader, version: int, now_us: int) -> ShardPage:
+    """Return the page without the rows that a batch of (version, now_us) must not see."""
+    visible = _visible(page.rows, catalogue, version, now_us)
+    if visible.all():
+        return page
+    event = np.repeat(np.arange(len(page.counts)), page.counts)[visible]
+    counts = np.bincount(event, minlength=len(page.counts)).astype(np.int32)
+    return ShardPage(page.first_event, counts, page.rows[visible])
+
+
+def _visible(
+    rows: npt.NDArray[np.int32], catalogue: CatalogueReader, version: int, now_us: int
+) -> npt.NDArray[np.bool_]:
+    columns = catalogue.columns
+    removed = columns.removed_version[rows]
+    visible: npt.NDArray[np.bool_] = (removed == 0) | (removed > version)
+    visible &= columns.added_version[rows] <= version
+    visible &= (columns.valid_from[rows] <= now_us) & (now_us < columns.valid_until[rows])
+    return visible
+
+
 def merge_pages(
     pages: list[ShardPage],
     event_count: int,
@@ -77,17 +98,14 @@ def merge_pages(
         if pages
         else np.empty(0, np.int64)
     )
-    columns = catalogue.columns
-    removed = columns.removed_version[rows]
-    visible = ((removed == 0) | (removed > version)) & (columns.added_version[rows] <= version)
-    visible &= (columns.valid_from[rows] <= now_us) & (now_us < columns.valid_until[rows])
+    visible = _visible(rows, catalogue, version, now_us)
     if refused:
         accepted = np.ones(event_count, np.bool_)
         accepted[list(refused)] = False
         visible &= accepted[events]
     if not visible.all():
         rows, events = rows[visible], events[visible]
-    keys = (events.astype(np.uint64) << np.uint64(HANDLE_BITS)) | columns.handle[rows]
+    keys = (events.astype(np.uint64) << np.uint64(HANDLE_BITS)) | catalogue.columns.handle[rows]
     order = np.argsort(keys)
     keys = keys[order]
     if len(keys) > 1:

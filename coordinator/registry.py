@@ -9,16 +9,23 @@ When the store fails, everything staged is forgotten (`rollback`): nothing of it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import add
+from operator import add, sub
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.compile import Compiler
-from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, UnknownIdError, WindowError
+from pubsub_cluster.language.errors import (
+    DuplicateIdError,
+    ExpressionError,
+    PubSubError,
+    StartError,
+    UnknownIdError,
+    WindowError,
+)
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.normalise import never, normalise
 from pubsub_cluster.language.predicate import NormalForm
@@ -28,6 +35,7 @@ from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueCounts, CatalogueWriter, NewRow, room_for
 
 DEFAULT_OWNER = "default"
+REPLAY_GROUP = 10_000
 _SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
 _UPDATE_KEYS = frozenset({"id", "expr", "valid_from", "valid_until"})
 
@@ -44,10 +52,11 @@ class Live(NamedTuple):
 
 @dataclass(slots=True)
 class Staged:
-    """A change that waits for the disk."""
+    """A change that waits for the disk, and the most that it needs of the catalogue."""
 
     change: Change
     form: NormalForm | None
+    room: CatalogueCounts = NO_COUNTS
 
 
 class Registry:
@@ -68,8 +77,9 @@ class Registry:
         self._compiler = Compiler(schema, limits)
         self.version = 0  # of the last applied change
         self.live_count = 0
+        self.removed_count = 0  # rows of this life that are dead
         self._live: dict[str, Live] = {}
-        self._overlay: dict[str, Live | None] = {}
+        self._overlay: dict[str, tuple[int, Live | None]] = {}  # by id: version of the last staged change
         self._staged: deque[Staged] = deque()
         self._staged_room = NO_COUNTS  # upper bound of what the staged changes need
         self._next_version = 1
@@ -92,9 +102,9 @@ class Registry:
         window = _window(body.get("valid_from"), body.get("valid_until"))
         form, expression = self._form(body)
         change = Change(self._next_version, SUBSCRIBE, handle, subscription_id, owner, expression, *window)
-        self._take_room(change, form)
+        room = self._take_room(change, form)
         self._next_handle += 1
-        self._stage(change, form, Live(-1, handle, owner, *window))
+        self._stage(change, form, Live(-1, handle, owner, *window), room)
         return change, {"ok": True, "id": subscription_id, "handle": handle, **_shape(form)}
 
     def stage_update(self, item: Any) -> tuple[Change, dict[str, Any]]:
@@ -106,8 +116,8 @@ class Registry:
         change = Change(
             self._next_version, UPDATE, live.handle, subscription_id, live.owner, expression, *window
         )
-        self._take_room(change, form)
-        self._stage(change, form, Live(-1, live.handle, live.owner, *window))
+        room = self._take_room(change, form)
+        self._stage(change, form, Live(-1, live.handle, live.owner, *window), room)
         return change, {"ok": True, "id": subscription_id, "handle": live.handle, **_shape(form)}
 
     def stage_unsubscribe(self, subscription_id: Any) -> tuple[Change, dict[str, Any]]:
@@ -117,10 +127,13 @@ class Registry:
         self._stage(change, None, None)
         return change, {"ok": True, "id": name, "handle": live.handle}
 
-    def _stage(self, change: Change, form: NormalForm | None, live: Live | None) -> None:
+    def _stage(
+        self, change: Change, form: NormalForm | None, live: Live | None, room: CatalogueCounts = NO_COUNTS
+    ) -> None:
         self._next_version += 1
-        self._overlay[change.subscription_id] = live
-        self._staged.append(Staged(change, form))
+        self._overlay[change.subscription_id] = (change.version, live)
+        self._staged.append(Staged(change, form, room))
+        self._staged_room = CatalogueCounts(*map(add, self._staged_room, room))
 
     def _new_id(self, given: Any, handle: int) -> str:
         if given is None:
@@ -144,7 +157,7 @@ class Registry:
 
     def _find(self, name: str) -> Live | None:
         if name in self._overlay:
-            return self._overlay[name]
+            return self._overlay[name][1]
         return self._live.get(name)
 
     def _form(self, body: dict[str, Any]) -> tuple[NormalForm, bytes]:
@@ -157,13 +170,11 @@ class Registry:
             return normalise(parse_text(given, self.schema, self.limits), self.schema, self.limits)
         return self._compiler.normal_form(given)
 
-    def _take_room(self, change: Change, form: NormalForm) -> None:
+    def _take_room(self, change: Change, form: NormalForm) -> CatalogueCounts:
         """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""
-        needed = CatalogueCounts(*map(add, self._staged_room, room_for(_new_row(change, form))))
-        self.catalogue.ensure_room(needed)
-        self._staged_room = needed
-
-    # ---- applying ------------------------------------------------------------------------------
+        room = room_for(_new_row(change, form))
+        self.catalogue.ensure_room(CatalogueCounts(*map(add, self._staged_room, room)))
+        return room
 
     def apply(self, change_count: int) -> None:
         """Make the next `change_count` staged changes visible: they are durable."""
@@ -179,6 +190,7 @@ class Registry:
             before = self._live.get(change.subscription_id)
             if before is not None:
                 self.catalogue.remove(before.row, change.version)
+                self.removed_count += 1
             if change.operation == UNSUBSCRIBE:
                 del self._live[change.subscription_id]
             else:
@@ -187,10 +199,10 @@ class Registry:
                 )
                 next_row += 1
             self.version = change.version
+            if self._overlay.get(change.subscription_id, (0, None))[0] == change.version:
+                del self._overlay[change.subscription_id]
+            self._staged_room = CatalogueCounts(*map(sub, self._staged_room, entry.room))
         self.live_count = len(self._live)
-        if not self._staged:
-            self._overlay.clear()
-            self._staged_room = NO_COUNTS
 
     def rollback(self) -> None:
         """Forget everything staged: the store could not keep it."""
@@ -200,21 +212,53 @@ class Registry:
         self._next_version = self.version + 1
         # Handles are never reused, so the ones given to the forgotten changes stay unused.
 
-    def replay(self, changes: Iterable[Change], group_size: int = 10_000) -> None:
-        """Apply durable changes of an earlier life."""
-        waiting = 0
-        for change in changes:
-            form = None
-            if change.expression is not None:
-                form = self._normalised(msgspec.json.decode(change.expression))
-            self._staged.append(Staged(change, form))
+    def replay(
+        self, changes: Callable[[], Iterable[Change]], go_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Take over the subscriptions of an earlier life: those that are live, nothing of the others.
+
+        Parameters
+        ----------
+        changes : callable
+            Gives all durable changes in version order; called twice.
+        go_on : callable
+            Asked now and then; False ends the replay early.
+
+        Raises
+        ------
+        StartError
+            A subscription cannot be taken over under this schema or these limits; it is named.
+        """
+        last: dict[str, int] = {}
+        for change in changes():
             self._next_handle = max(self._next_handle, change.handle + 1)
             self._next_version = change.version + 1
-            waiting += 1
-            if waiting == group_size:
-                self.apply(waiting)
-                waiting = 0
-        self.apply(waiting)
+            if change.operation == UNSUBSCRIBE:
+                last.pop(change.subscription_id, None)
+            else:
+                last[change.subscription_id] = change.version
+        waiting = 0
+        for change in changes():
+            if change.operation == UNSUBSCRIBE or last.get(change.subscription_id) != change.version:
+                continue
+            try:
+                form = self._normalised(msgspec.json.decode(change.expression or b""))
+                self._staged.append(Staged(change, form))
+                waiting += 1
+                if waiting == REPLAY_GROUP:
+                    self.apply(waiting)
+                    waiting = 0
+                    if not go_on():
+                        return
+            except PubSubError as error:
+                raise _cannot_take_over(change, error) from error
+        try:
+            self.apply(waiting)
+        except PubSubError as error:
+            raise StartError(
+                f"the stored subscriptions do not fit: {error.condition}", seen=error.seen
+            ) from error
+        self.version = self._next_version - 1
 
 
 def _new_row(change: Change, form: NormalForm) -> NewRow:
@@ -255,3 +299,12 @@ def _window(valid_from: Any, valid_until: Any) -> tuple[int | None, int | None]:
             remedy="Swap them.",
         )
     return valid_from, valid_until
+
+
+def _cannot_take_over(change: Change, error: PubSubError) -> StartError:
+    return StartError(
+        f"the stored subscription {change.subscription_id!r} cannot be taken over: {error.condition}",
+        seen=error.seen,
+        limit=error.limit,
+        remedy="Start with the schema and the limits under which it was made, or larger ones.",
+    )

@@ -28,6 +28,7 @@ from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
+from pubsub_cluster.coordinator.queries import answer_query
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.resources import Resources
 from pubsub_cluster.coordinator.schema_store import with_stored_schema
@@ -37,20 +38,20 @@ from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
 from pubsub_cluster.language.errors import (
     BusyError,
     PoisonBatchError,
-    ProtocolError,
     PubSubError,
     error_from_dict,
 )
 from pubsub_cluster.language.protocol import Message, Op
-from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
 
 TICK_MS = 100
+DRAIN_S_MAX = 5.0  # what was accepted is answered before a stop, if that takes no longer
 # The catalogue's book-keeping allocates many small objects that stay: looking at the young ones every 700
 # allocations, as Python does, costs a tenth of the time of loading.
 GC_THRESHOLDS = (100_000, 10, 10)
+WORK = (Op.PUBLISH, Op.SUBSCRIBE, Op.UPDATE, Op.UNSUBSCRIBE)
 NOT_KEPT = ("store_failed", "cluster_error")  # such an answer may differ next time
 log = logging.getLogger("pubsub_cluster.coordinator")
 
@@ -82,6 +83,7 @@ class Coordinator:
         self._on_ready = on_ready
         self._parent_pid = parent_pid
         self._stopping = False
+        self._removed_seen = 0
         self.started_s = time.monotonic()
         self.resources = Resources(config)
         try:
@@ -107,15 +109,18 @@ class Coordinator:
     def run(self) -> int:
         """Serve until stopped by a signal or a client; return the exit status."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._on_signal)
+            signal.signal(number, lambda *_: self.stop())
         gc.set_threshold(*GC_THRESHOLDS)
         try:
             self._carry_out(self.scheduler.start())
             self.backend.spawn(TUNER, 0.0)
-            self.registry.replay(self.store.replay())
+            self.registry.replay(self.store.replay, lambda: not self._stopping)
             self.store.start()
             self._catalogue_changed()
             while not self._stopping and self._parent_pid in (None, os.getppid()):
+                self._serve_once()
+            drained_s = time.monotonic() + DRAIN_S_MAX
+            while not (self.changes.idle and not self.batches.open) and time.monotonic() < drained_s:
                 self._serve_once()
             return 0
         finally:
@@ -126,7 +131,7 @@ class Coordinator:
         timeout_ms = 0 if self.changes.busy else TICK_MS
         ready = self.backend.poll([self.frontend.socket, self.store.wake_fd], timeout_ms, now_s)
         now_s = time.monotonic()
-        # Children's messages come before their deaths: what a worker finished is not done twice.
+        # Children's messages come before their deaths, so that what a worker finished is rarely done twice.
         for said in self.backend.receive():
             self._on_child(said.child, said.body, now_s)
         for child in self.backend.ended(ready):
@@ -144,9 +149,6 @@ class Coordinator:
             if child is not None:
                 self.scheduler.worker_spawned(child, now_s)
         self._fold(now_s)
-
-    def _on_signal(self, _number: int, _frame: Any) -> None:
-        self._stopping = True
 
     def _close(self) -> None:
         # Each step is taken whatever becomes of the others; the last one named is the first to run.
@@ -177,30 +179,19 @@ class Coordinator:
             self.frontend.send(identity, reply.frames(message.request))
 
     def _handle(self, identity: bytes, message: Message, op: Op, now_s: float) -> Reply | None:
-        header = message.header
+        if self._stopping and op in WORK:
+            raise BusyError("the cluster is stopping", remedy="Send again later.", retry_after_s=1.0)
         match op:
             case Op.PUBLISH:
                 return self._on_publish(identity, message, now_s)
             case Op.SUBSCRIBE | Op.UPDATE | Op.UNSUBSCRIBE:
                 return self._on_change(identity, message, op)
-            case Op.LISTEN:
-                self.listeners.add(identity, self._owner(header))
-                return Reply({})
-            case Op.UNLISTEN:
-                self.listeners.remove(identity, self._owner(header))
-                return Reply({})
-            case Op.HELLO:
-                return Reply(status_page.greeting(self))
-            case Op.STATUS:
-                return Reply(status_page.status(self))
-            case Op.TUNE:
-                return Reply(status_page.tune(self, str(header["action"])))
-            case Op.STOP | Op.PING:
-                self._stopping = self._stopping or op is Op.STOP
-                return Reply({})
+            case _:
+                return answer_query(self, identity, message, op)
 
-    def _owner(self, header: dict[str, Any]) -> str:
-        return check_name(header["owner"], what="owner", limits=self.config.limits, error=ProtocolError)
+    def stop(self) -> None:
+        """Answer what was accepted, then leave."""
+        self._stopping = True
 
     def _on_change(self, identity: bytes, message: Message, op: Op) -> Reply | None:
         key: Key = ("change", op, message.request)
@@ -217,9 +208,10 @@ class Coordinator:
         return None
 
     def _answer_change(self, key: Key, fields: dict[str, Any]) -> None:
-        failed = any(result.get("error", {}).get("code") in NOT_KEPT for result in fields["results"])
+        # Once an item took effect the answer stays: sent again, the request must not be carried out twice.
+        kept = any(result["ok"] or result["error"]["code"] not in NOT_KEPT for result in fields["results"])
         reply = Reply(fields)
-        identity, request = self.window.finish(key, reply, keep=not failed)
+        identity, request = self.window.finish(key, reply, keep=kept or not fields["results"])
         self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
         self.frontend.send(identity, reply.frames(request))
 
@@ -285,8 +277,8 @@ class Coordinator:
         if page.base_us or page.delta_us:
             self.tuner.policy.measured(page.base_us, page.delta_us)
         shard_idx = self.scheduler.workers[worker_idx].shard_idx
-        answer = ShardPage(*self.resources.results.read_page(run.slot_idx))
         try:
+            answer = ShardPage(*self.resources.results.read_page(run.slot_idx))
             self.batches.add_page(run.batch_no, shard_idx, answer, page.refused)
         except PubSubError as error:
             return self.scheduler.page_refused(worker_idx, page.task_id, error, now_s)
@@ -320,7 +312,7 @@ class Coordinator:
             return
         log.warning("the tuner died")
         self.resources.count.add("tuner_restarts", 1)
-        chunk_idx = self.tuner.died()
+        chunk_idx = self.tuner.died(now_s)
         if chunk_idx is not None:
             self.resources.slab.release(chunk_idx)
         self.backend.spawn(TUNER, now_s + RESPAWN_DELAY_S)
@@ -378,7 +370,9 @@ class Coordinator:
         self.tuner.policy.published(base_rows, time.monotonic())
 
     def _catalogue_changed(self) -> None:
-        self.tuner.policy.changed(self.resources.catalogue.counts().rows, time.monotonic())
+        rows, removed = self.resources.catalogue.counts().rows, self.registry.removed_count
+        self.tuner.policy.changed(rows, time.monotonic(), removed - self._removed_seen)
+        self._removed_seen = removed
 
     def _fold(self, now_s: float) -> None:
         counts, pending = self.resources.catalogue.counts(), self.scheduler.pending is not None

@@ -125,7 +125,7 @@ def keep_poison(coordinator: Coordinator, batch: OpenBatch, batch_no: int) -> No
     path = folder / f"{coordinator.resources.life}-{batch_no:09d}.batch"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        kept = sorted(folder.glob("*.batch"))
+        kept = sorted(folder.glob("*.batch"), key=lambda found: found.stat().st_mtime)
         for old in kept[: len(kept) - POISON_FILES_MAX + 1]:
             old.unlink()
         _write_batch(path, coordinator, batch)

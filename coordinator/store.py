@@ -215,6 +215,8 @@ class ChangeStore:
                             connection.executemany(_INSERT, [group[1:] for group in groups])
                 except StoreError as error:
                     self._failure = error
+                except Exception as error:  # the thread must live: its groups fail, nothing waits for ever
+                    self._failure = StoreError("the change table could not be written", seen=repr(error))
             self._done.extend(Committed(group.group_id, self._failure) for group in groups)
             os.eventfd_write(self.wake_fd, 1)
         if connection is not None:

@@ -69,6 +69,7 @@ class TunerDesk:
     def taken_back(self, message: wire.SampleTaken) -> int | None:
         """The tuner is done with the chunk; return it for release."""
         self.policy.sample_count = message.held_count
+        self.policy.sampled_since_build += message.event_count
         chunk_idx, self.lent_chunk = self.lent_chunk, None
         return chunk_idx
 
@@ -88,6 +89,7 @@ class TunerDesk:
         """A generation is complete; remember how it came about."""
         build, self.building = self.building, None
         self.failures = 0
+        self.policy.build_s = now_s - build.started_s if build else 0.0
         record = {
             "generation": message.generation,
             "reason": build.reason if build else "",
@@ -101,10 +103,13 @@ class TunerDesk:
     def failed(self, message: wire.BuildFailed, now_s: float) -> None:
         """No generation; it will be tried again, later each time."""
         self.building = None
-        self.failures += 1
-        self.paused_until_s = now_s + min(FAILURE_PAUSE_S_MAX, 2.0**self.failures)
+        self._pause(now_s)
         record = {"generation": message.generation, "error": message.error}
         self.history = [*self.history[1 - HISTORY_LENGTH :], record]
+
+    def _pause(self, now_s: float) -> None:
+        self.failures += 1
+        self.paused_until_s = now_s + min(FAILURE_PAUSE_S_MAX, 2.0**self.failures)
 
     def hangs(self, now_s: float) -> bool:
         """Tell whether it has been silent for longer than it can be at its work."""
@@ -114,9 +119,10 @@ class TunerDesk:
             return now_s - self.building.started_s > BUILD_S_MAX
         return now_s - self.heard_at_s > SILENCE_S_MAX
 
-    def died(self) -> int | None:
+    def died(self, now_s: float) -> int | None:
         """The process is gone; return the chunk that it had borrowed."""
         if self.building is not None:
+            self._pause(now_s)
             # Its name is known, so a half-written segment does not outlive its writer.
             unlink_segment(str(SegmentName(self.owner, "layout", self.building.generation)))
             self.policy.asked = True

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_codec import Heap, encode_predicates
@@ -29,6 +30,9 @@ from pubsub_cluster.shm.catalogue_store import (
     CatalogueStore,
 )
 from pubsub_cluster.shm.segment import Owner
+
+ROOM_AHEAD_SHARE = 16
+ROOM_AHEAD_ITEMS = 4_096
 
 _Slices: TypeAlias = list[tuple[npt.NDArray[Any], int, npt.NDArray[Any]]]
 
@@ -166,8 +170,18 @@ class CatalogueWriter:
         """
         wanted = CatalogueCounts(*map(add, self._counts, needed))
         if any(map(gt, wanted, self._ensured)):
-            self._store.make_room(wanted)
-            self._ensured = CatalogueCounts(*map(max, self._ensured, wanted))
+            ahead = CatalogueCounts(
+                *(
+                    max(have, want, min(most, want + want // ROOM_AHEAD_SHARE + ROOM_AHEAD_ITEMS))
+                    for want, have, most in zip(wanted, self._ensured, self.capacity, strict=True)
+                )
+            )
+            try:
+                self._store.make_room(ahead)
+            except (LimitError, SegmentError):
+                ahead = CatalogueCounts(*map(max, self._ensured, wanted))
+                self._store.make_room(ahead)
+            self._ensured = ahead
 
     def append(
         self,

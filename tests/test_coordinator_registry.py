@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from pubsub_cluster.coordinator.changes import REQUESTS_PER_CONNECTION_MAX, ChangeDesk
 from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.coordinator.store import Change
+from pubsub_cluster.coordinator.store import Change, Committed
 from pubsub_cluster.language.errors import (
+    BusyError,
     DuplicateIdError,
     ExpressionError,
+    LimitError,
     PubSubError,
+    StartError,
+    StoreError,
     TextSyntaxError,
     UnknownIdError,
     WindowError,
 )
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 
@@ -108,7 +116,7 @@ def test_a_bad_item_changes_nothing(item: object, error: type[PubSubError]) -> N
     assert answer["handle"] == 1
 
 
-def test_replay_gives_the_same_catalogue() -> None:
+def test_replay_takes_over_what_is_live_and_nothing_else() -> None:
     registry = new_registry()
     changes: list[Change] = []
     for stage, item in (
@@ -117,17 +125,91 @@ def test_replay_gives_the_same_catalogue() -> None:
         (registry.stage_update, {"id": "a", "expr": "z <= 4"}),
         (registry.stage_unsubscribe, "b"),
         (registry.stage_subscribe, {"id": "b", "expr": EXPR}),
+        (registry.stage_subscribe, {"id": "c", "expr": EXPR}),
+        (registry.stage_unsubscribe, "c"),
     ):
         changes.append(stage(item)[0])
         registry.apply(1)
     again = new_registry()
-    again.replay(changes, group_size=2)
-    one, two = CatalogueReader.of(registry.catalogue), CatalogueReader.of(again.catalogue)
-    assert again.version == registry.version
-    rows = registry.catalogue.counts().rows
-    assert again.catalogue.counts() == registry.catalogue.counts()
-    for name in ("handle", "added_version", "removed_version", "valid_from", "valid_until"):
-        assert getattr(one.columns, name)[:rows].tolist() == getattr(two.columns, name)[:rows].tolist()
-    assert [one.normal_form(row) for row in range(rows)] == [two.normal_form(row) for row in range(rows)]
+    again.replay(lambda: changes)
+    assert (again.version, again.live_count) == (registry.version, 2)
+    reader = CatalogueReader.of(again.catalogue)
+    assert again.catalogue.counts().rows == 2, "dead rows are reclaimed"
+    assert reader.columns.handle[:2].tolist() == [1, 3]
+    assert [reader.subscription_id(row) for row in range(2)] == ["a", "b"]
+    assert reader.owner_name(int(reader.columns.owner[0])) == "me"
+    assert reader.normal_form(0).predicates[0].attribute == "z"
     _, answer = again.stage_subscribe({"expr": EXPR})
-    assert answer["handle"] == 4
+    assert answer["handle"] == 5, "a handle is never given twice, not even that of a removed subscription"
+
+
+def test_a_stored_subscription_that_does_not_fit_is_named() -> None:
+    registry = new_registry()
+    change, _ = registry.stage_subscribe({"id": "wide", "expr": {"or": [EXPR] * 30}})
+    small = Registry(
+        CatalogueWriter.in_memory(100), EMPTY_SCHEMA, replace(DEFAULT_LIMITS, nodes_per_subscription_max=5)
+    )
+    with pytest.raises(StartError, match="wide"):
+        small.replay(lambda: [change])
+
+
+def test_a_full_catalogue_says_so_at_its_limit_and_not_before() -> None:
+    registry = Registry(CatalogueWriter.in_memory(200), EMPTY_SCHEMA, DEFAULT_LIMITS)
+    registry.stage_subscribe({"expr": EXPR})
+    for _ in range(199):  # one change is always staged
+        registry.stage_subscribe({"expr": EXPR})
+        registry.apply(1)
+    with pytest.raises(LimitError, match="full"):
+        registry.stage_subscribe({"expr": EXPR})
+    registry.apply(1)
+    assert registry.catalogue.counts().rows == 200
+    assert not registry._overlay
+
+
+class StoppedStore:
+    """A store that says when, and how, each group ended."""
+
+    def __init__(self) -> None:
+        self.groups = 0
+        self.reports: list[Committed] = []
+
+    def commit(self, _changes: list[Change]) -> int:
+        self.groups += 1
+        return self.groups
+
+    def poll(self) -> list[Committed]:
+        found, self.reports = self.reports, []
+        return found
+
+    def resume(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_refusal_shares_the_fate_of_the_change_that_it_stands_on(kept: bool) -> None:
+    store, answers = StoppedStore(), {}
+    desk = ChangeDesk(new_registry(), store, lambda key, fields: answers.update({key: fields["results"]}))
+    for number in (1, 2):
+        desk.submit(f"c{number}".encode(), (str(number),), Op.SUBSCRIBE, [{"id": "same", "expr": EXPR}])
+        desk.work()
+    assert answers == {}, "told before it was true"
+    store.reports = [Committed(1, None if kept else StoreError("the disk is full"))]
+    assert desk.committed() is kept
+    codes = [answers[(str(number),)][0].get("error", {}).get("code", "ok") for number in (1, 2)]
+    assert codes == (["ok", "duplicate_id"] if kept else ["store_failed", "store_failed"])
+    assert desk.idle
+
+
+def test_connections_take_turns_and_are_bounded() -> None:
+    store = StoppedStore()
+    desk = ChangeDesk(new_registry(), store, lambda key, fields: None)
+    items = [{"expr": EXPR}] * 300
+    for number in range(REQUESTS_PER_CONNECTION_MAX):
+        desk.submit(b"bulk", ("bulk", str(number)), Op.SUBSCRIBE, items)
+    with pytest.raises(BusyError):
+        desk.submit(b"bulk", ("bulk", "more"), Op.SUBSCRIBE, items)
+    desk.submit(b"single", ("single",), Op.SUBSCRIBE, [{"expr": EXPR, "id": "mine"}])
+    desk.work()
+    desk.work()
+    with pytest.raises(DuplicateIdError):
+        desk._registry.stage_subscribe({"expr": EXPR, "id": "mine"})

@@ -108,11 +108,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         del self.open[batch_no]
 
     def die(self, worker_idx: int) -> None:
-        self.workers[worker_idx] = None
-        running = [run for run in self.scheduler.workers[worker_idx].running if not run.matched]
-        if running:
-            suspect = (running[0].batch_no, self.scheduler.workers[worker_idx].shard_idx)
+        worker = self.workers[worker_idx]
+        assert worker is not None
+        # A worker does one task after the other, in the order of its inbox: the first that it has not
+        # begun to answer is the one that it was at.
+        tasks = [message for message in worker.inbox if isinstance(message, wire.Task)]
+        if tasks:
+            run = self.scheduler.run_of(worker_idx, tasks[0].task_id)
+            assert run is not None
+            suspect = (run.batch_no, self.scheduler.workers[worker_idx].shard_idx)
             self.deaths_with[suspect] = self.deaths_with.get(suspect, 0) + 1
+        self.workers[worker_idx] = None
         self.carry_out(self.scheduler.worker_died(worker_idx, self.now_s))
 
     @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))

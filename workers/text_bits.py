@@ -10,11 +10,10 @@ A predicate's bit is set for an event when some value satisfies it; a negated li
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.language.predicate import Predicate, PredicateKind
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch, TextEntries
@@ -22,17 +21,7 @@ from pubsub_cluster.language.text_match import compile_text
 from pubsub_cluster.shm.code_space import I4, I8
 
 CACHE_TEXTS_MAX = 65_536
-PAIRS_MAX = 1 << 20
 CACHE_SIZE_BYTES_MAX = 8 << 20
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class _TextGroup:
@@ -117,49 +106,76 @@ def _add_text_bits(texts: TextEntries, group: _TextGroup, width: int, keys: list
 def compared_events(raw: RawBatch, predicate: Predicate) -> I4:
     """Return the events for which a COMPARE predicate holds; an event may occur several times.
 
-    Pairs of values are looked at in blocks: two attributes with thousands of values each in every event
-    must not take memory for all pairs at once.
+    Some value of the one attribute must compare with some of the other, within a kind. That needs no look at
+    all pairs: order is decided by the least and the greatest value of each event, equality by an
+    intersection, and ``!=`` fails only where both sides have one and the same value.
     """
     left = raw.attributes.get(str(predicate.attribute), AttributeEntries())
     right = raw.attributes.get(str(predicate.other), AttributeEntries())
-    compare = _COMPARISONS[predicate.text_operator]
+    operator = predicate.text_operator
     parts = [np.zeros(0, np.int32)]
     if left.numbers is not None and right.numbers is not None:
         x, y = left.numbers, right.numbers
-        for a, b in _pairs(x.event, y.event):
-            same = x.whole[a] == y.whole[b]
-            order = np.where(same, _order(x.part[a], y.part[b]), _order(x.whole[a], y.whole[b]))
-            parts.append(np.unique(x.event[a][compare(order, 0)]))
-    if left.booleans is not None and right.booleans is not None and predicate.text_operator in ("=", "!="):
+        rank = _number_ranks(np.concatenate((x.whole, y.whole)), np.concatenate((x.part, y.part)))
+        parts.append(_compared(x.event, y.event, rank, operator))
+    if left.booleans is not None and right.booleans is not None and operator in ("=", "!="):
         one, two = left.booleans, right.booleans
-        for a, b in _pairs(one.event, two.event):
-            parts.append(np.unique(one.event[a][compare(one.value[a] != 0, two.value[b] != 0)]))
+        rank = (np.concatenate((one.value, two.value)) != 0).astype(np.int64)
+        parts.append(_compared(one.event, two.event, rank, operator))
     if left.texts is not None and right.texts is not None:
-        for a, b in _pairs(left.texts.event, right.texts.event):
-            holds = [
-                bool(compare(_text(left.texts, i), _text(right.texts, j)))
-                for i, j in zip(a.tolist(), b.tolist(), strict=True)
-            ]
-            parts.append(np.unique(left.texts.event[a][np.array(holds, bool)]))
+        values = [_text(texts, row) for texts in (left.texts, right.texts) for row in range(len(texts.event))]
+        number = {text: rank for rank, text in enumerate(sorted(set(values)))}
+        rank = np.array([number[text] for text in values], np.int64)
+        parts.append(_compared(left.texts.event, right.texts.event, rank, operator))
     return np.concatenate(parts)
 
 
-def _order(x: Any, y: Any) -> Any:
-    """Return -1, 0 or 1 where x is below, equal to or above y; exact, without a difference that overflows."""
-    return (x > y).astype(np.int8) - (x < y).astype(np.int8)
+def _number_ranks(whole: I8, part: npt.NDArray[np.float64]) -> I8:
+    """Return the dense rank of each number key."""
+    order = np.lexsort((part, whole))
+    new = np.ones(len(order), np.int64)
+    in_order = whole[order], part[order]  # compared, not subtracted: infinities are values
+    new[1:] = (in_order[0][1:] != in_order[0][:-1]) | (in_order[1][1:] != in_order[1][:-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(new) - 1
+    return rank
+
+
+def _compared(left_event: I4, right_event: I4, rank: I8, operator: str) -> I4:
+    """Return the events in which some left rank compares with some right one; left ranks come first."""
+    split = len(left_event)
+    if operator == "=":
+        scale = int(rank.max(initial=0)) + 1
+        keys = np.intersect1d(
+            left_event * np.int64(scale) + rank[:split], right_event * np.int64(scale) + rank[split:]
+        )
+        return np.unique(keys // scale).astype(np.int32)
+    events = np.intersect1d(left_event, right_event)
+    if not len(events):
+        return events.astype(np.int32)
+    (least, greatest), (right_least, right_greatest) = (
+        _extremes(left_event, rank[:split], events),
+        _extremes(right_event, rank[split:], events),
+    )
+    holds = {
+        "<": least < right_greatest,
+        "<=": least <= right_greatest,
+        ">": greatest > right_least,
+        ">=": greatest >= right_least,
+        "!=": (least != greatest) | (right_least != right_greatest) | (least != right_least),
+    }[operator]
+    found: I4 = events[holds].astype(np.int32)
+    return found
+
+
+def _extremes(event: I4, rank: I8, events: I4) -> tuple[I8, I8]:
+    """Return the least and the greatest rank in each of `events`; `event` is sorted."""
+    start = np.searchsorted(event, events, "left")
+    stop = np.searchsorted(event, events, "right")
+    bounds = np.stack((start, stop), axis=1).reshape(-1)
+    padded = np.append(rank, 0)
+    return np.minimum.reduceat(padded, bounds)[::2], np.maximum.reduceat(padded, bounds)[::2]
 
 
 def _text(texts: TextEntries, row: int) -> bytes:
     return texts.data[texts.start[row] : texts.end[row]].tobytes()
-
-
-def _pairs(left_event: I4, right_event: I4) -> Iterator[tuple[I8, I8]]:
-    """Yield all pairs of rows that belong to one event, in blocks of about `PAIRS_MAX`."""
-    first = np.searchsorted(right_event, left_event, "left")
-    count = np.searchsorted(right_event, left_event, "right") - first
-    block = np.cumsum(count) // PAIRS_MAX
-    for rows in np.split(np.arange(len(left_event)), np.flatnonzero(np.diff(block)) + 1):
-        mine = count[rows]
-        left = np.repeat(rows, mine)
-        right = np.arange(len(left)) - np.repeat(np.cumsum(mine) - mine, mine) + np.repeat(first[rows], mine)
-        yield left, right

@@ -1,0 +1,45 @@
+"""Requests that change nothing durable: who are you, how are you, tell me, stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pubsub_cluster.coordinator import status as status_page
+from pubsub_cluster.coordinator.answers import Reply
+from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.protocol import Message, Op
+from pubsub_cluster.language.values import check_name
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.runtime import Coordinator
+
+
+def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op: Op) -> Reply:
+    """Answer one request of a connection.
+
+    Raises
+    ------
+    ProtocolError, LimitError
+        A field is not as it must be, or there are too many listeners.
+    """
+    header = message.header
+    match op:
+        case Op.LISTEN:
+            coordinator.listeners.add(identity, _owner(coordinator, header))
+        case Op.UNLISTEN:
+            coordinator.listeners.remove(identity, _owner(coordinator, header))
+        case Op.HELLO:
+            return Reply(status_page.greeting(coordinator))
+        case Op.STATUS:
+            return Reply(status_page.status(coordinator))
+        case Op.TUNE:
+            return Reply(status_page.tune(coordinator, str(header["action"])))
+        case Op.STOP:
+            coordinator.stop()
+        case _:
+            pass  # a ping is answered like everything else that needs no words
+    return Reply({})
+
+
+def _owner(coordinator: Coordinator, header: dict[str, Any]) -> str:
+    return check_name(header["owner"], what="owner", limits=coordinator.config.limits, error=ProtocolError)
