@@ -1,7 +1,7 @@
 """A progress line on standard error: how much is done, how fast, and a word about it.
 
-On a terminal the line is redrawn in place. Elsewhere (a log, a pipe) nothing is drawn until the end, when
-one plain line says what was done, so that logs stay readable.
+On a terminal the line is redrawn in place, and appears only when the work takes longer than a moment.
+Elsewhere (a log, a pipe) nothing is drawn: what a command has done is said by its result.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import sys
 import time
 from types import TracebackType
 
-from pubsub_cluster.cli.render import number, size
+from pubsub_cluster.cli.render import number, shorten, size
 
 BAR_WIDTH = 28
+BAR_WIDTH_MIN = 8
 REDRAW_S = 0.1
+APPEAR_S = 0.5
 LABEL_WIDTH = 12
 FULL, EMPTY = "█", "░"
 ASCII_FULL, ASCII_EMPTY = "#", "."
@@ -53,34 +55,35 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Draw the last state and leave the line."""
-        if self._shown:
+        if self._drawn_s:
             self._draw(time.perf_counter())
             sys.stderr.write("\n")
-        elif kind is None:
-            sys.stderr.write(self.line(time.perf_counter()) + "\n")
-        sys.stderr.flush()
+            sys.stderr.flush()
 
     def advance(self, count: int, remark: str = "") -> None:
         """Count `count` more units as done."""
         self._done += count
         self._remark = remark
         now_s = time.perf_counter()
-        if self._shown and now_s - self._drawn_s >= REDRAW_S:
+        if self._shown and now_s - self._started_s >= APPEAR_S and now_s - self._drawn_s >= REDRAW_S:
             self._draw(now_s)
 
-    def line(self, now_s: float) -> str:
-        """Return the line as it looks at `now_s`."""
+    def line(self, now_s: float, width_max: int = 200) -> str:
+        """Return the line as it looks at `now_s`, at most `width_max` wide; the bar gives way first."""
         elapsed_s = max(now_s - self._started_s, 1e-9)
         amount = size if self._unit == "B" else number
         rate = f"{amount(self._done / elapsed_s)}/s" if self._unit == "B" else self._rate(elapsed_s)
         done = amount(self._done) if self._unit == "B" else f"{amount(self._done)} {self._unit}"
-        share = ""
-        if self._total:
-            filled = min(BAR_WIDTH, round(BAR_WIDTH * self._done / self._total))
-            bar = self._full * filled + self._empty * (BAR_WIDTH - filled)
-            share = f"{bar} {min(100, round(100 * self._done / self._total)):3d} %  "
         remark = f"  {self._remark}" if self._remark else ""
-        return f"  {self._label:<{LABEL_WIDTH}}{share}{done}  {rate}{remark}"
+        head, tail = f"  {self._label:<{LABEL_WIDTH}}", f"{done}  {rate}{remark}"
+        if self._total:
+            share = min(1.0, self._done / self._total)
+            percent = f" {round(100 * share):3d} %  "
+            room = width_max - len(head) - len(percent) - len(tail)
+            width = min(BAR_WIDTH, max(BAR_WIDTH_MIN, room))
+            filled = round(width * share)
+            head += self._full * filled + self._empty * (width - filled) + percent
+        return shorten(head + tail, width_max)
 
     def _rate(self, elapsed_s: float) -> str:
         return f"{number(round(self._done / elapsed_s))}/s"
@@ -88,7 +91,7 @@ class Progress:
     def _draw(self, now_s: float) -> None:
         self._drawn_s = now_s
         width = _terminal_width()
-        sys.stderr.write("\r" + self.line(now_s)[: width - 1].ljust(width - 1))
+        sys.stderr.write("\r" + self.line(now_s, width - 1).ljust(width - 1))
         sys.stderr.flush()
 
 

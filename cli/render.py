@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
 CELL_WIDTH_MAX = 120
+COLUMN_WIDTH_MIN = 8
+WIDTH_MIN = 80
+WIDTH_UNKNOWN = 120
 RIGHT = ">"
 LEFT = "<"
 
@@ -48,7 +52,17 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[Any]], indent: str = "  ") -> str:
+def terminal_width() -> int:
+    """Return the columns of the terminal; `WIDTH_MIN` where it is narrower, and a page's without one."""
+    return max(WIDTH_MIN, shutil.get_terminal_size((WIDTH_UNKNOWN, 24)).columns)
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    indent: str = "  ",
+    width_max: int | None = None,
+) -> str:
     """Return rows under headers; columns of numbers are set to the right.
 
     Parameters
@@ -56,12 +70,30 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Any]], indent: str = "
     headers : sequence of str
     rows : sequence of sequences
         As many cells as headers each.
+    width_max : int, optional
+        Cells of text are shortened, the widest first, until a line fits into so many characters.
     """
     cells = [[shorten(text(cell), CELL_WIDTH_MAX) for cell in row] for row in rows]
     sides = [RIGHT if _is_numeric([row[i] for row in rows]) else LEFT for i in range(len(headers))]
     widths = [max(len(line[i]) for line in [list(headers), *cells]) for i in range(len(headers))]
+    if width_max is not None:
+        widths = _narrowed(widths, sides, width_max - len(indent) - 2 * (len(widths) - 1))
+        cells = [[shorten(cell, width) for cell, width in zip(line, widths, strict=True)] for line in cells]
+        headers = [shorten(header, width) for header, width in zip(headers, widths, strict=True)]
     lines = [list(headers), ["-" * width for width in widths], *cells]
     return "\n".join(indent + _line(line, widths, sides) for line in lines)
+
+
+def _narrowed(widths: list[int], sides: Sequence[str], sum_max: int) -> list[int]:
+    """Return widths of columns whose sum fits, as far as columns of text can give something."""
+    narrow = list(widths)
+    while sum(narrow) > sum_max:
+        able = [i for i, side in enumerate(sides) if side == LEFT and narrow[i] > COLUMN_WIDTH_MIN]
+        if not able:
+            break
+        widest = max(able, key=lambda i: narrow[i])
+        narrow[widest] -= 1
+    return narrow
 
 
 def shorten(line: str, width_max: int) -> str:
@@ -95,7 +127,7 @@ def nested(value: dict[str, Any], indent: str = "  ") -> str:
 def _records(items: list[dict[str, Any]], indent: str) -> str:
     names = list(dict.fromkeys(name for item in items for name in item))
     rows = [[_named(name, item.get(name)) for name in names] for item in items]
-    return table([label(name) for name in names], rows, indent)
+    return table([label(name) for name in names], rows, indent, terminal_width())
 
 
 def _named(name: str, value: Any) -> Any:

@@ -7,21 +7,24 @@ start.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from pubsub_cluster.cli.common import cluster_options, data_option, emit_json, is_running, json_option, note
+from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pubsub_cluster.client import Client
     from pubsub_cluster.coordinator.config import ClusterConfig
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 READY_WAIT_S_MAX = 120.0
 STOP_WAIT_S_MAX = 60.0
 POLL_S = 0.05
+SLOW_START_S = 3.0
+SLOW_START_NOTE = "Compiling kernels, first start only ..."
 LOG_NAME = "coordinator.log"
 LOG_TAIL_LINES = 8
 
@@ -96,10 +101,15 @@ def start(config_file: Path | None, detach: bool, as_json: bool, **options: Any)
 def _run_here(config: ClusterConfig, as_json: bool) -> int:
     from pubsub_cluster.coordinator.runtime import run_coordinator
 
-    note(f"Starting {config.workers} workers on {config.data_dir} ...")
-    exit_code = run_coordinator(
-        config, on_ready=lambda status: _print_ready(config, status, as_json, "Ctrl-C stops it.")
-    )
+    note(f"Starting {counted(config.workers, 'worker')} on {config.data_dir} ...")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(saying_why_it_takes_long())
+
+        def on_ready(status: dict[str, Any]) -> None:
+            stack.close()
+            _print_ready(config, status, as_json, "Ctrl-C stops it.")
+
+        exit_code = run_coordinator(config, on_ready=on_ready)
     note("Stopped.")
     return exit_code
 
@@ -122,11 +132,14 @@ def _start_detached(config: ClusterConfig, as_json: bool) -> None:
             env=child_environment(),
         )
         os.close(write_fd)
-        assert child.stdin is not None
-        child.stdin.write(json.dumps(config.to_json()).encode())
-        child.stdin.close()
-        has_news = select.select([news], [], [], READY_WAIT_S_MAX)[0]
-        line = news.readline() if has_news else b""
+        try:
+            assert child.stdin is not None
+            child.stdin.write(json.dumps(config.to_json()).encode())
+            child.stdin.close()
+            line = _await_news(news)
+        except BaseException:
+            child.terminate()  # Ctrl-C: a cluster that nobody was told about must not stay
+            raise
     told = json.loads(line) if line else {}
     if "error" in told:
         raise error_from_dict(told["error"])
@@ -142,6 +155,47 @@ def _start_detached(config: ClusterConfig, as_json: bool) -> None:
     )
 
 
+def _await_news(news: BinaryIO) -> bytes:
+    """Return the line that the coordinator writes when it is ready or cannot start; empty without any."""
+    with saying_why_it_takes_long():
+        has_news = select.select([news], [], [], READY_WAIT_S_MAX)[0]
+    return news.readline() if has_news else b""
+
+
+@contextlib.contextmanager
+def saying_why_it_takes_long(say: Callable[[str], None] = note) -> Iterator[None]:
+    """Say that kernels are being compiled when what is within takes more than `SLOW_START_S` for that reason.
+
+    That is so on a machine's first start only: compiled kernels are kept.
+    """
+    begin_s = time.time()
+
+    def look() -> None:
+        if _is_compiling(begin_s):
+            say(SLOW_START_NOTE)
+
+    timer = threading.Timer(SLOW_START_S, look)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _is_compiling(since_s: float) -> bool:
+    """Say whether the cache of kernels is empty, or something has been put into it since an instant."""
+    from pubsub_cluster.cli.doctor_checks import kernel_cache_root
+
+    root = kernel_cache_root()
+    folder = root / "pubsub-cluster" if (root / "pubsub-cluster").is_dir() else root
+    try:
+        written_s = [path.stat().st_mtime for path in folder.rglob("*.nbi")]
+    except OSError:
+        return False
+    return not written_s or max(written_s) >= since_s
+
+
 def _print_ready(config: ClusterConfig, status: dict[str, Any], as_json: bool, how_to_stop: str) -> None:
     from pubsub_cluster.language.paths import client_endpoint
 
@@ -150,9 +204,10 @@ def _print_ready(config: ClusterConfig, status: dict[str, Any], as_json: bool, h
     if as_json:
         emit_json({"ready": True, "endpoint": endpoint, "data_dir": str(config.data_dir), "pids": pids})
         return
+    workers = counted(config.workers, "worker")
     lines = [
         f"READY  {endpoint}",
-        f"  shards    {config.shards} x {config.replicas} replicas = {config.workers} workers",
+        f"  shards    {config.shards} x {counted(config.replicas, 'replica')} = {workers}",
         "  pids      " + ", ".join(f"{name} {pid}" for name, pid in pids.items()),
         f"  next      pubsub-cluster subscribe 'price > 100' --owner me --data {config.data_dir}",
         f"            {how_to_stop}",
@@ -201,7 +256,8 @@ def stop(connect: Callable[[], Client], as_json: bool) -> None:
     if as_json:
         emit_json({"stopped": True, "seconds": seconds, "pids": pids})
     else:
-        click.echo(f"Stopped in {seconds:.1f} s; {len(pids)} processes are gone.")
+        gone = "process is" if len(pids) == 1 else "processes are"
+        click.echo(f"Stopped in {seconds:.1f} s; {len(pids)} {gone} gone.")
 
 
 def _wait_gone(pids: dict[str, int], wait_s: float) -> dict[str, int]:

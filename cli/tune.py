@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,37 @@ if TYPE_CHECKING:
     from pubsub_cluster.client import Client
 
 HISTORY_SHOWN = 8
+WAIT_S_MAX = 300.0
+POLL_S = 0.1
+UNITS = {"_us_per_task": " us", "_ms": " ms", "seconds": " s"}
+WORDS = {
+    "pending": "generation to come",
+    "in_use": "batches under way in generation",
+    "base_rows": "subscriptions in the layout",
+    "delta_rows": "subscriptions not in it yet",
+    "kernel_us_per_task": "time per task in the layout",
+    "delta_us_per_task": "time per task outside it",
+    "sampled_events": "events looked at",
+    "partitions_per_shard": "parts of the layout by shard",
+    "reason": "built because",
+    "seconds": "built within",
+    "version": "version of the catalogue",
+    "largest_cluster": "subscriptions in the largest cluster",
+    "programs": "stored as Boolean programs",
+    "expected_cost_per_event": "expected work per event",
+    "size_bytes": "size",
+    "build_ms": "time to build",
+    "write_ms": "time to write",
+}
+HISTORY_COLUMNS = {
+    "generation": "generation",
+    "reason": "built because",
+    "subscriptions": "subscriptions",
+    "clusters": "clusters",
+    "seconds": "within",
+    "size_bytes": "size",
+    "error": "error",
+}
 
 
 @click.group()
@@ -41,29 +73,112 @@ def show(connect: Callable[[], Client], as_json: bool) -> None:
       pubsub-cluster tune show --json
     """
     with connect() as client:
-        _print(client.tune_show(), as_json)
-
-
-@tune.command()
-@cluster_options
-@json_option
-def now(connect: Callable[[], Client], as_json: bool) -> None:
-    """Have a new generation built for the current subscriptions and events.
-
-    \b
-    Example:
-      pubsub-cluster tune now --timeout 60
-    """
-    with connect() as client:
-        _print(client.tune_now(), as_json)
-
-
-def _print(found: dict[str, Any], as_json: bool) -> None:
-    from pubsub_cluster.cli.render import nested
-
+        found = client.tune_show()
     if as_json:
         emit_json(found)
     else:
-        click.echo(
-            nested({**found, "history": found["history"][-HISTORY_SHOWN:]} if "history" in found else found)
-        )
+        click.echo(page(found))
+
+
+@tune.command()
+@click.option("--wait/--no-wait", default=True, help="Wait for the new generation [default: wait].")
+@cluster_options
+@json_option
+def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
+    """Have a new generation built for the current subscriptions and events.
+
+    Waits until it answers and says what it holds.
+
+    \b
+    Example:
+      pubsub-cluster tune now
+      pubsub-cluster tune now --no-wait
+    """
+    with connect() as client:
+        asked = client.tune_now()
+        built = await_generation(client, int(asked["generation"])) if wait else None
+    if as_json:
+        emit_json(asked if built is None else {**asked, "generation": built["generation"], "built": built})
+    elif built is None:
+        click.echo(f"Asked for a new generation; {asked['generation']} answers until it is there.")
+    else:
+        click.echo(sentence(built))
+
+
+def await_generation(client: Client, before: int) -> dict[str, Any]:
+    """Wait for a generation after `before`; return what the tuner says of it.
+
+    Raises
+    ------
+    ClusterError
+        It cannot be built, or did not come within `WAIT_S_MAX`.
+    """
+    from pubsub_cluster.language.errors import ClusterError
+
+    until = time.monotonic() + WAIT_S_MAX
+    while True:
+        found = client.tune_show()
+        history = {int(record.get("generation", 0)): record for record in found.get("history", [])}
+        current = int(found["generation"])
+        if current > before:
+            return history.get(current) or {"generation": current}
+        failed = [record for number, record in history.items() if number > before and "error" in record]
+        if failed or time.monotonic() > until:
+            raise ClusterError(
+                "the new generation could not be built"
+                if failed
+                else "the new generation did not come in time",
+                seen=failed[-1]["error"] if failed else None,
+                limit=None if failed else f"{WAIT_S_MAX:.0f} s",
+                remedy=f"Generation {current} goes on answering; `pubsub-cluster tune show` says more.",
+            )
+        time.sleep(POLL_S)
+
+
+def sentence(built: dict[str, Any]) -> str:
+    """Return what was built as a sentence."""
+    from pubsub_cluster.cli.render import counted, size
+
+    text = f"Generation {built['generation']} answers"
+    if "subscriptions" in built:
+        text += f": {counted(built['subscriptions'], 'subscription')}"
+        text += f" in {counted(built['clusters'], 'cluster')}" if "clusters" in built else ""
+        text += f", {size(built['size_bytes'])}" if "size_bytes" in built else ""
+    return text + (f", built in {built['seconds']:.2g} s." if "seconds" in built else ".")
+
+
+def page(found: dict[str, Any]) -> str:
+    """Return what the tuner says as a page in plain words; facts that are not known here keep their names."""
+    from pubsub_cluster.cli.render import fields, table, terminal_width
+
+    found = dict(found)
+    layout = dict(found.pop("layout", None) or {})
+    history = found.pop("history", [])[-HISTORY_SHOWN:]
+    parts = [fields(_in_words(found))]
+    if layout:
+        layout.pop("generation", None)
+        parts.append(f"  the layout\n{fields(_in_words(layout), '    ')}")
+    if history:
+        names = [name for name in HISTORY_COLUMNS if any(name in record for record in history)]
+        rows = [[_cell(name, record.get(name)) for name in names] for record in history]
+        headers = [HISTORY_COLUMNS[name] for name in names]
+        parts.append(f"  generations so far\n{table(headers, rows, '    ', terminal_width())}")
+    return "\n\n".join(parts)
+
+
+def _in_words(facts: dict[str, Any]) -> dict[str, Any]:
+    return {WORDS.get(name, name): _cell(name, value) for name, value in facts.items()}
+
+
+def _cell(name: str, value: Any) -> Any:
+    """Return a value with its unit."""
+    from pubsub_cluster.cli.render import number, size
+
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {number(item)}" for key, item in value.items()) or "none"
+    if value is None or isinstance(value, str):
+        return "none" if name == "pending" and value is None else value
+    if name.endswith("_bytes"):
+        return size(value)
+    unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), "")
+    return f"{number(value)}{unit}" if unit else value

@@ -6,8 +6,10 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -184,3 +186,41 @@ def test_ctrl_c_at_any_time_ends_without_a_traceback(delay_s: float, tmp_path: P
     assert "Traceback" not in err
     assert process.returncode == 130, err
     assert err == "Stopped.\n"
+
+
+def test_a_background_start_that_is_interrupted_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    children: list[subprocess.Popen[bytes]] = []
+
+    class Recorded(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], stdin=options["stdin"])
+            children.append(self)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pubsub_cluster.cli.start.subprocess.Popen", Recorded)
+    monkeypatch.setattr("pubsub_cluster.cli.start.select.select", interrupted)
+    result = CliRunner().invoke(cli, ["start", "--detach", "--data", str(tmp_path / "data")])
+    assert result.exit_code == 130
+    assert children[0].wait(timeout=30) == -signal.SIGTERM
+
+
+def test_a_long_start_says_why_only_when_kernels_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from pubsub_cluster.cli import start
+
+    monkeypatch.setenv("PUBSUB_CLUSTER_CACHE", str(tmp_path))
+    monkeypatch.setattr(start, "SLOW_START_S", 0.0)
+    said: list[str] = []
+    told = threading.Event()
+    with start.saying_why_it_takes_long(lambda text: (said.append(text), told.set())):
+        assert told.wait(timeout=30)
+    assert said == [start.SLOW_START_NOTE]
+    index = tmp_path / "kernel.nbi"
+    index.touch()
+    assert not start._is_compiling(index.stat().st_mtime + 1)
+    assert start._is_compiling(index.stat().st_mtime)

@@ -106,6 +106,11 @@ def test_throughput_has_every_event_once() -> None:
     edges, rate = throughput(np.array([0.1, 0.5, 3.0]), np.array([2000, 2000, 1000]))
     assert edges[-1] == 3.0
     assert (rate * np.diff(edges)).sum() == pytest.approx(5000)
+    assert rate == pytest.approx([20_000, 5_000, 400])  # a short run: one bin for each batch
+    many_s = np.linspace(0.01, 60, 1_000)
+    edges, rate = throughput(many_s, np.full(1_000, 10))
+    assert len(rate) == 60
+    assert (rate * np.diff(edges)).sum() == pytest.approx(10_000)
 
 
 def right_answer(alert_count: int) -> tuple[list[Any], verify.Reported]:

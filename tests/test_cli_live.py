@@ -90,7 +90,11 @@ def test_a_whole_session(data_dir: Path) -> None:
         assert (again["loaded"], again["replaced"]) == (1, 1)
         assert result_of("status", *data)["subscriptions"] == 2
         assert "subscriptions" in run("status", *data).stdout
-        assert result_of("tune", "now", *data)["asked"] is True
+        built = result_of("tune", "now", *data)
+        assert built["asked"] is True
+        assert built["built"]["generation"] == built["generation"] >= 1
+        assert result_of("tune", "now", "--no-wait", *data)["asked"] is True
+        assert "subscriptions in 2 clusters" in run("tune", "now", *data).stdout
         assert "generation" in result_of("tune", "show", *data)
         assert result_of("unsubscribe", "lax", "nobody", *data, exit_code=1)["removed"] == ["lax"]
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pubsub_cluster.cli import render
+from pubsub_cluster.cli import render, tune
 from pubsub_cluster.cli.progress import Progress
 from pubsub_cluster.cli.status import page
 
@@ -70,3 +70,60 @@ def test_progress_line_says_share_rate_and_remark() -> None:
     unknown = Progress("Loading", None, "B")
     unknown.advance(2048)
     assert "2.0 KiB" in unknown.line(unknown._started_s + 1.0)
+
+
+def test_a_table_fits_the_width() -> None:
+    rows = [(12, "ann and 30 more", "a long sentence " * 8), (7, "bob", "short")]
+    text = render.table(("flights", "owners", "alert"), rows, "    ", 60)
+    assert max(map(len, text.splitlines())) == 60
+    assert "..." in text and "short" in text and "12" in text
+
+
+def test_a_progress_line_fits_the_width() -> None:
+    bar = Progress("Publishing", 336_776, "flights")
+    bar.advance(336_776, "9,160,000 matches, generation 12")
+    line = bar.line(bar._started_s + 12.0, 79)
+    assert len(line) <= 79
+    assert "336,776 flights" in line
+
+
+def test_no_progress_line_in_a_pipe_nor_for_a_moment(capsys: pytest.CaptureFixture[str]) -> None:
+    for on_terminal in (False, True):
+        with Progress("Loading", 10, "B") as bar:
+            bar._shown = on_terminal
+            bar.advance(10)
+    assert capsys.readouterr().err == ""
+
+
+def test_one_is_singular() -> None:
+    assert render.counted(1, "match", "matches") == "1 match"
+    assert render.counted(0, "match", "matches") == "0 matches"
+    assert render.counted(2_000, "line") == "2,000 lines"
+
+
+TUNING = {
+    "generation": 2, "pending": None, "in_use": {"2": 0}, "base_rows": 3, "delta_rows": 1,
+    "kernel_us_per_task": 12.5, "partitions_per_shard": {"0": 2, "1": 62}, "something_new": 5,
+    "layout": {"generation": 2, "reason": "asked for", "seconds": 0.005, "size_bytes": 2048, "build_ms": 3},
+    "history": [{"generation": g, "reason": "asked for", "seconds": 0.5, "subscriptions": 1_000_000,
+                 "clusters": 100_000, "size_bytes": 5 << 30} for g in (1, 2)],
+}  # fmt: skip
+
+
+def test_tuning_is_shown_in_words_with_units_and_fits() -> None:
+    text = tune.page(TUNING)
+    for piece in (
+        "12.5 us",
+        "0.005 s",
+        "2.0 KiB",
+        "3 ms",
+        "0: 2, 1: 62",
+        "something new",
+        "generation to come",
+    ):
+        assert piece in text
+    assert "_" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert tune.sentence({"generation": 3, **TUNING["layout"], "subscriptions": 1, "clusters": 1}) == (
+        "Generation 2 answers: 1 subscription in 1 cluster, 2.0 KiB, built in 0.005 s."
+    )

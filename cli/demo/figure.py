@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 BINS_MAX = 60
 BIN_S_MIN = 0.2
 ROUTES_SHOWN = 15
+LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 1.5}
 BLUE, BLUE_LIGHT, ORANGE, INK, GREY = "#1f5a93", "#c9dcee", "#d9661f", "#22303c", "#8a97a3"
 
 
@@ -49,12 +50,14 @@ def throughput(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return edges of time bins in seconds and events per second in each.
 
-    A batch's events are spread evenly over the time since the answer before it, so that bins narrower than
-    a batch do not jump between nothing and everything.
+    A short run has one bin for each batch. In a long one a batch's events are spread evenly over the time
+    since the answer before it, so that bins narrower than a batch do not jump between nothing and everything.
     """
     end_s = max(float(answered_s[-1]), 1e-6)
     bin_count = int(np.clip(end_s / BIN_S_MIN, 1, BINS_MAX))
     edges = np.linspace(0.0, end_s, bin_count + 1)
+    if len(answered_s) <= BINS_MAX:
+        edges = np.unique(np.concatenate(([0.0], answered_s[:-1], [end_s])))
     done = np.interp(
         edges, np.concatenate(([0.0], answered_s)), np.concatenate(([0], np.cumsum(event_counts)))
     )
@@ -97,15 +100,15 @@ def _draw_throughput(axes: Any, data: FigureData) -> None:
         axes.annotate(
             f"generation {generation}", (at_s, top), xytext=(-4 if near_right else 4, -4 - 12 * (i % 3)),
             textcoords="offset points", va="top", ha="right" if near_right else "left", fontsize=8.5,
-            color=ORANGE,
+            color=ORANGE, bbox=LABEL_BOX,
         )  # fmt: skip
     mean = float(data.event_counts.sum() / edges[-1])
     axes.axhline(mean, color=INK, linewidth=0.8)
     axes.annotate(
         f"mean {mean:,.0f}/s", (edges[-1], mean), xytext=(-4, 5), textcoords="offset points", ha="right",
-        fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
+        fontsize=9, bbox=LABEL_BOX,
     )  # fmt: skip
-    axes.set_xlim(0, edges[-1])
+    axes.set_xlim(0, edges[-1] * 1.04)
     axes.set_ylim(0, top)
     axes.set_xlabel("publishing time (s)")
     axes.set_ylabel("flights matched per second (1/s)")

@@ -25,6 +25,8 @@ from pubsub_cluster.cli.demo.figure import FigureData, draw
 from pubsub_cluster.cli.demo.flights import Flights, data_folder, read_flights
 from pubsub_cluster.cli.demo.screen import Screen
 from pubsub_cluster.cli.progress import Progress
+from pubsub_cluster.cli.render import counted
+from pubsub_cluster.cli.start import saying_why_it_takes_long
 from pubsub_cluster.language.errors import CallerError, ClusterError, PubSubError
 
 if TYPE_CHECKING:
@@ -169,11 +171,16 @@ def _slice(flights: Flights, count: int | None) -> Flights:
 def _cluster(options: DemoOptions, flights: Flights, screen: Screen) -> Iterator[Cluster]:
     from pubsub_cluster.cluster import Cluster
 
-    screen.step("Cluster", f"{options.shards} shards: each holds a part of the alerts, lists are merged.")
+    screen.step(
+        "Cluster", f"{counted(options.shards, 'shard')}: each holds a part of the alerts, lists are merged."
+    )
     data_dir = None
     if options.keep:
         data_dir = options.output_dir / f"cluster-{os.getpid()}"
-    with Cluster(data_dir=data_dir, shards=options.shards, replicas=1, schema=flights.schema()) as cluster:
+    with contextlib.ExitStack() as stack:
+        made = Cluster(data_dir=data_dir, shards=options.shards, replicas=1, schema=flights.schema())
+        with saying_why_it_takes_long(screen.say):
+            cluster = stack.enter_context(made)
         screen.say("processes: " + screen.processes(cluster.pids()))
         screen.say("kill -9 a worker at any time: the result stays the same")
         screen.took()
@@ -219,17 +226,19 @@ def _delta_count(control: Client) -> int:
 def _publish(client: Client, control: Client, flights: Flights, screen: Screen) -> stream.StreamRecord:
     screen.step("Stream", f"batches of {stream.EVENTS_PER_BATCH:,}; layouts are swapped while they run.")
     with Progress("Publishing", len(flights), "flights") as bar:
-        counted = 0
+        match_count = 0
 
         def on_batch(record: stream.StreamRecord) -> None:
-            nonlocal counted
-            counted += record.match_counts[-1]
-            bar.advance(record.event_counts[-1], f"{counted:,} matches, generation {record.generations[-1]}")
+            nonlocal match_count
+            match_count += record.match_counts[-1]
+            bar.advance(
+                record.event_counts[-1], f"{match_count:,} matches, generation {record.generations[-1]}"
+            )
 
         record = stream.publish_flights(client, control, flights, on_batch)
     screen.say(
         f"{record.match_count:,} matches, {record.match_count / record.event_count:.1f} per flight; "
-        f"{record.events_per_second:,.0f} flights/s, {record.generation_count} new generations"
+        f"{record.events_per_second:,.0f} flights/s, {counted(record.generation_count, 'new generation')}"
     )
     screen.took()
     return record
@@ -262,7 +271,7 @@ def _show_results(
         record.swaps,
         routes_by_alerts(flights, np.diff(reported.offsets)),
         f"{record.event_count:,} flights against {len(alerts):,} alerts",
-        f"{record.match_count:,} matches on {options.shards} shards; flights from New York in 2013",
+        f"{record.match_count:,} matches on {counted(options.shards, 'shard')}; from New York in 2013",
     )
     draw(data, path)
     screen.say(f"figure: {path}")
@@ -305,12 +314,11 @@ def _verify(
     with Progress("Checking", verify.planned_pairs(flights, alerts), "pairs") as bar:
 
         def on_task(pair_count: int, mismatch_count: int) -> None:
-            bar.advance(pair_count, f"{mismatch_count:,} mismatches")
+            bar.advance(pair_count, counted(mismatch_count, "mismatch", "mismatches"))
 
         verdict = verify.verify(flights, alerts, reported, options.seed, on_task)
-    screen.say(
-        f"{verdict.event_count} flights, {verdict.pair_count:,} pairs: {len(verdict.mismatches)} mismatches"
-    )
+    differing = counted(len(verdict.mismatches), "mismatch", "mismatches")
+    screen.say(f"{counted(verdict.event_count, 'flight')}, {verdict.pair_count:,} pairs: {differing}")
     for flight_idx, alert_idx in verdict.mismatches[:5]:
         sentence = alerts[alert_idx].sentence if alert_idx >= 0 else "an unknown handle"
         screen.say(f"  differs: flight {flight_idx}, {sentence}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pubsub_cluster.cli.render import shorten, table
+from pubsub_cluster.cli.render import counted, shorten, table, terminal_width
 
 NAME_WIDTH = 9
+INDENT = 3 + NAME_WIDTH
 LINE_WIDTH_MAX = 108
 
 
@@ -35,11 +37,14 @@ class Screen:
         """Begin a step: its name, and what happens and why."""
         self._step_number += 1
         self._begin_s = time.perf_counter()
-        self._write(f"{self._step_number}  {name:<{NAME_WIDTH}}{why}")
+        first, *rest = textwrap.wrap(why, min(LINE_WIDTH_MAX, terminal_width() - INDENT)) or [""]
+        self._write(f"{self._step_number:<3}{name:<{NAME_WIDTH}}{first}")
+        for line in rest:
+            self._write(" " * INDENT + line)
 
     def say(self, text: str) -> None:
         """Write a line within the step."""
-        self._write(f"   {'':<{NAME_WIDTH}}{shorten(text, LINE_WIDTH_MAX)}")
+        self._write(f"   {'':<{NAME_WIDTH}}{shorten(text, min(LINE_WIDTH_MAX, terminal_width() - INDENT))}")
 
     def took(self) -> None:
         """End the step with the time that it took."""
@@ -47,7 +52,7 @@ class Screen:
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Write a table within the step."""
-        self._write(table(headers, rows, indent=" " * (3 + NAME_WIDTH)))
+        self._write(table(headers, rows, " " * INDENT, terminal_width()))
 
     @staticmethod
     def processes(pids: Any) -> str:
@@ -65,7 +70,7 @@ class Screen:
         right = outcome["mismatches"] == 0
         self._write("Every checked list was right." if right else "NOT RIGHT: some lists differ, see above.")
         count = outcome["worker_restarts"]
-        restarts = f", {count} worker{'s' if count > 1 else ''} replaced" if count else ""
+        restarts = f", {counted(count, 'worker')} replaced" if count else ""
         work = f"{outcome['events']:,} flights x {outcome['subscriptions']:,} alerts"
         speed = f"{outcome['events_per_second']:,} flights/s{restarts}"
         self._write(
