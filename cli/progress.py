@@ -14,7 +14,9 @@ from types import TracebackType
 from pubsub_cluster.cli.render import number, shorten, size
 
 BAR_WIDTH = 28
+BAR_WIDTH_NARROW = 12
 BAR_WIDTH_MIN = 8
+ROOMY_WIDTH = 108
 REDRAW_S = 0.1
 APPEAR_S = 0.5
 LABEL_WIDTH = 12
@@ -80,7 +82,8 @@ class Progress:
             share = min(1.0, self._done / self._total)
             percent = f" {round(100 * share):3d} %  "
             room = width_max - len(head) - len(percent) - len(tail)
-            width = min(BAR_WIDTH, max(BAR_WIDTH_MIN, room))
+            roomy = BAR_WIDTH if width_max >= ROOMY_WIDTH else BAR_WIDTH_NARROW
+            width = min(roomy, max(BAR_WIDTH_MIN, room))
             filled = round(width * share)
             head += self._full * filled + self._empty * (width - filled) + percent
         return shorten(head + tail, width_max)

@@ -179,7 +179,7 @@ def test_busiest_alerts_and_routes() -> None:
     alerts[3] = alerts[3]._replace(sentence=alerts[1].sentence)
     table = run.busiest(alerts, np.array([1, 1, 3, 3, 0, -1]))
     assert table == [
-        (2, f"{alerts[1].owner} and 1 more", alerts[1].sentence),
+        (2, f"{alerts[1].owner} +1", alerts[1].sentence),
         (1, alerts[0].owner, alerts[0].sentence),
     ]
     routes = run.routes_by_alerts(FLIGHTS, np.ones(len(FLIGHTS), dtype=np.int64))

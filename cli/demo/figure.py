@@ -119,7 +119,9 @@ def _draw_throughput(axes: Any, data: FigureData) -> None:
 def _draw_routes(axes: Any, data: FigureData) -> None:
     shown = data.routes[:ROUTES_SHOWN]
     position = np.arange(len(shown))
-    counts = np.array([count for _, count, _ in shown], dtype=np.float64) / 1000
+    counts = np.array([count for _, count, _ in shown], dtype=np.float64)
+    in_thousands = bool(counts.max(initial=0) >= 5_000)
+    counts /= 1000 if in_thousands else 1
     axes.barh(position, counts, color=BLUE, height=0.68)
     for y, (_, _, flights), count in zip(position, shown, counts, strict=True):
         axes.annotate(
@@ -130,6 +132,6 @@ def _draw_routes(axes: Any, data: FigureData) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, float(counts.max(initial=0.001)) * 1.25)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("alerts reported (thousands)")
+    axes.set_xlabel("alerts reported (thousands)" if in_thousands else "alerts reported")
     axes.set_ylabel("route (origin to destination)")
     axes.set_title("Alerts per route, the busiest ones", loc="left", fontsize=11, pad=10)

@@ -231,9 +231,7 @@ def _publish(client: Client, control: Client, flights: Flights, screen: Screen) 
         def on_batch(record: stream.StreamRecord) -> None:
             nonlocal match_count
             match_count += record.match_counts[-1]
-            bar.advance(
-                record.event_counts[-1], f"{match_count:,} matches, generation {record.generations[-1]}"
-            )
+            bar.advance(record.event_counts[-1], f"{match_count:,} matches (layout {record.generations[-1]})")
 
         record = stream.publish_flights(client, control, flights, on_batch)
     screen.say(
@@ -271,7 +269,8 @@ def _show_results(
         record.swaps,
         routes_by_alerts(flights, np.diff(reported.offsets)),
         f"{record.event_count:,} flights against {len(alerts):,} alerts",
-        f"{record.match_count:,} matches on {counted(options.shards, 'shard')}; from New York in 2013",
+        f"{record.match_count:,} matches on {counted(options.shards, 'shard')}; "
+        "flights from New York in 2013",
     )
     draw(data, path)
     screen.say(f"figure: {path}")
@@ -288,7 +287,7 @@ def busiest(alerts: list[Alert], alert_idx: NDArray[np.int64]) -> list[tuple[int
             break
         found.setdefault(alert.sentence, (int(counts[i]), []))[1].append(alert.owner)
     return [
-        (count, owners[0] + (f" and {len(owners) - 1} more" if len(owners) > 1 else ""), sentence)
+        (count, owners[0] + (f" +{len(owners) - 1}" if len(owners) > 1 else ""), sentence)
         for sentence, (count, owners) in found.items()
     ]
 
