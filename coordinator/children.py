@@ -26,7 +26,10 @@ class Child:
 
     def __init__(self, module: str, arguments: list[str]) -> None:
         command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment())
+        # In a group of its own: a terminal's Ctrl-C is for the coordinator, which tells its children.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, env=child_environment(), process_group=0
+        )
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
 

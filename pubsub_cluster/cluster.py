@@ -82,6 +82,7 @@ class Cluster:
             stdin=subprocess.PIPE,
             pass_fds=[ready_write],
             env=child_environment(),
+            process_group=0,
         )
         os.close(ready_write)
         assert self._process.stdin is not None
