@@ -133,7 +133,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def test_what_the_catalogue_cannot_hold_is_refused_before_it_is_durable(tmp_data_dir: Path) -> None:
-    limits = Limits(subscriptions_max=1_000)
+    limits = Limits(subscriptions_max=300)
     terms = [
         {"and": [{"attr": f"a{i}", "op": "=", "value": i}, {"attr": "b", "op": "=", "value": 0}]}
         for i in range(6_000)
