@@ -11,6 +11,7 @@ cells b - 1 and b. With one slice there is no cell. After H-Tree, section 3.3, o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -153,7 +154,7 @@ def check_configuration(configuration: Configuration, label_count: Sequence[int]
     """
     remedy = "let the tuner choose the configuration"
     for attribute, first in enumerate(configuration.slice_first_label):
-        if first and (first[0] != 0 or any(a >= b for a, b in zip(first[:-1], first[1:], strict=True))):
+        if first and (first[0] != 0 or any(a >= b for a, b in itertools.pairwise(first))):
             raise LimitError(
                 condition=f"slices of layout attribute {attribute} must ascend from label 0",
                 seen=str(first[:8]),
