@@ -1,0 +1,1 @@
+"""Rival matchers, behind one interface."""

@@ -1,0 +1,1 @@
+"""The workloads: frozen values; the same name and seed give the same bytes everywhere."""
