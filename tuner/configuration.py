@@ -121,7 +121,7 @@ class Problem(NamedTuple):
 
 
 class TableMembers(NamedTuple):
-    """The clauses of one table, by `tuner.cost.assign_clauses`.
+    """The clauses of one table, by `tuner.assignment.assign_clauses`.
 
     Attributes
     ----------

@@ -1,0 +1,44 @@
+"""Constants of the cost model: what the steps of matching cost on a machine, in nanoseconds and bytes.
+
+The papers' K_r, C_h and K_h (RR-4089, section 3.1.1) with three more for what they fold into `checking`: the
+way to a cluster, an entry of it, and a further residual. Workers measure them on the machine's own kernels
+(`workers.kernels.constants`); the defaults are such a measurement on a 2.3 GHz Xeon.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CostConstants(NamedTuple):
+    """Nanoseconds per step of matching an event.
+
+    Attributes
+    ----------
+    table_ns : float
+        K_r: looking at a table because the attribute that it hangs off is present.
+    probe_ns : float
+        C_h: hashing a key, and reading and comparing its entry, with prefetch.
+    probe_attribute_ns : float
+        K_h: per attribute of the key.
+    cluster_ns : float
+        Going to a cluster that was found.
+    entry_ns : float
+        Per entry of such a cluster, its first residual included.
+    residual_ns : float
+        Per further residual that is evaluated.
+    """
+
+    table_ns: float = 3.0
+    probe_ns: float = 9.0
+    probe_attribute_ns: float = 1.0
+    cluster_ns: float = 22.0
+    entry_ns: float = 1.5
+    residual_ns: float = 1.5
+
+    def probe_of(self, attribute_count: int) -> float:
+        """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""
+        return self.probe_ns + self.probe_attribute_ns * attribute_count
+
+
+DEFAULT_CONSTANTS = CostConstants()

@@ -1,0 +1,329 @@
+"""The greedy choice of tables: RR-4089, section 3.2.3, over schemas by label and by cell.
+
+From the slots on, the table with the greatest benefit per space is added until none has a benefit or none
+fits the bound (`tuner.claims`: benefit 0 or less never, no space for a benefit: infinite; ties to the larger
+benefit). Three things are ours:
+ - candidates are the whole of GA where it is small; else pairs, and extensions of tables already chosen;
+   sets whose clauses cost too little today to pay for a table are never evaluated, nor their supersets;
+ - values are lazy: a benefit only falls as tables are added, so just the first of the queue is renewed;
+ - tables that later ones have emptied of their use are taken out again, then more are looked for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from pubsub_cluster.shm.code_space import F8, I8
+from pubsub_cluster.tuner.assignment import SAMPLE_CLAUSES, Sampled, model_table, sample_clauses
+from pubsub_cluster.tuner.configuration import (
+    BY_LABEL,
+    EMPTY_CONFIGURATION,
+    SCHEMA_ATTRIBUTES_MAX,
+    Configuration,
+    Problem,
+    TableSchema,
+)
+from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
+from pubsub_cluster.tuner.cost import Fit, TableModel, fit_table, table_cost
+from pubsub_cluster.tuner.slices import choose_slices
+
+GROUPS_MAX = 4_000
+"""GA is taken whole up to this many sets of ways."""
+
+TABLES_MAX = 1_024
+ROUNDS_MAX = 3
+SPACE_WEIGHT = 0.5
+"""Weight of space (beta) in the number of slices where space is bounded."""
+
+ENTRY_BYTES, LOAD_MAX, HEADER_BYTES, WORD_BYTES = 16.0, 0.8, 8.0, 4.0
+
+
+class Chosen(NamedTuple):
+    """A table of the configuration, as seen on the sample.
+
+    Attributes
+    ----------
+    schema : TableSchema
+    model : TableModel
+    fit : Fit
+    cost : float64[m]
+        nu * checking of each clause of the fit.
+    """
+
+    schema: TableSchema
+    model: TableModel
+    fit: Fit
+    cost: F8
+
+
+class Value(NamedTuple):
+    """Benefit (nanoseconds per event) and added bytes of a table."""
+
+    benefit: float
+    added_bytes: float
+
+    @property
+    def per_space(self) -> float:
+        """Benefit per unit of space, by D-07's rules."""
+        if self.benefit <= 0.0:
+            return 0.0
+        return np.inf if self.added_bytes <= 0.0 else self.benefit / self.added_bytes
+
+
+def choose_configuration(
+    problem: Problem,
+    constants: CostConstants = DEFAULT_CONSTANTS,
+    max_bytes: int | None = None,
+    clause_count_max: int = SAMPLE_CLAUSES,
+    seed: int = 0,
+) -> Configuration:
+    """Choose the tables for a catalogue, from a sample of its clauses.
+
+    Parameters
+    ----------
+    problem : Problem
+    constants : CostConstants
+    max_bytes : int, optional
+        Bound of the hash areas and clusters, in the model's bytes; unbounded by default.
+    clause_count_max : int
+        Clauses looked at.
+    seed : int
+        Of the sample.
+    """
+    if not problem.clause_count:
+        return EMPTY_CONFIGURATION
+    slices = choose_slices(problem, 0.0 if max_bytes is None else SPACE_WEIGHT)
+    sampled = sample_clauses(problem, slices, constants, clause_count_max=clause_count_max, seed=seed)
+    search = Search(sampled, constants, max_bytes)
+    search.run()
+    used = {a for c in search.chosen for a, cell in zip(*c.schema, strict=True) if cell}
+    kept = tuple(first if attribute in used else () for attribute, first in enumerate(slices))
+    return Configuration(tuple(sorted(c.schema for c in search.chosen)), kept)
+
+
+class Search:
+    """The greedy loop on one sample.
+
+    Parameters
+    ----------
+    sampled : Sampled
+    constants : CostConstants
+    max_bytes : int, optional
+
+    Attributes
+    ----------
+    chosen : list of Chosen
+    cost : float64[n]
+        Of every sampled clause in its best place.
+    size_bytes : float
+        Of the best instance under the chosen tables, by the model.
+    evaluated_count : int
+        Tables whose benefit was worked out, repeats included.
+    """
+
+    def __init__(self, sampled: Sampled, constants: CostConstants, max_bytes: int | None = None) -> None:
+        self._sampled, self._constants = sampled, constants
+        self._max_bytes = np.inf if max_bytes is None else float(max_bytes)
+        self._block = sampled.block
+        self._can = (self._block.nu > 0).astype(np.float32)
+        self._way_of = {row: way for way, row in sampled.row_of.items()}
+        self._queue: list[tuple[float, float, int, int, TableSchema]] = []
+        self._seen: set[TableSchema] = set()
+        self._number = itertools.count()
+        self.evaluated_count = 0
+        self.chosen: list[Chosen] = []
+        self._place()
+
+    @property
+    def total_cost(self) -> float:
+        """Cost per event by D-04, nanoseconds, without what slots cost whatever is in them."""
+        overhead = sum(table.model.overhead_ns for table in self.chosen)
+        return float(self.cost.sum()) * self._sampled.weight + overhead
+
+    def run(self) -> None:
+        """Add and take out tables until neither helps."""
+        for _ in range(ROUNDS_MAX):
+            self._queue.clear()
+            self._seen = {table.schema for table in self.chosen}
+            self._offer_groups()
+            for table in self.chosen:
+                self._offer_extensions(table)
+            added = self._add_all()
+            if not self._take_out() or not added:
+                return
+
+    def evaluate(self, schema: TableSchema) -> tuple[Value, Chosen] | None:
+        """Work out what adding a table brings; None when no clause could be in it."""
+        rows = self._sampled.rows(schema)
+        if rows is None:
+            return None
+        self.evaluated_count += 1
+        fit = fit_table(self._block, rows)
+        if not len(fit.column):
+            return None
+        model = model_table(self._sampled, schema, fit, self._constants)
+        label_count = schema.cells.count(BY_LABEL)
+        cost = table_cost(self._block, fit, label_count, model, self._constants)
+        gain = self.cost[fit.column] - cost
+        moves = gain > 0.0
+        column = fit.column[moves]
+        benefit = float(gain[moves].sum()) * self._sampled.weight - model.overhead_ns
+        words = fit.copies[moves] * (self._block.literal_count[column] - label_count + 1.0)
+        moved_bytes = WORD_BYTES * float((words - self._words[column]).sum()) * self._sampled.weight
+        entries = float(fit.copies[moves].sum()) * self._sampled.weight
+        added = moved_bytes + table_bytes(entries, model.key_count)
+        return Value(benefit, added), Chosen(schema, model, fit, cost)
+
+    def _place(self) -> None:
+        """Put every clause into its best place."""
+        self.cost = self._block.cost.copy()
+        self._words = np.maximum(self._block.literal_count, 1.0)
+        self._table = np.full(len(self.cost), -1)
+        for number, table in enumerate(self.chosen):
+            self._move(number, table)
+        self.size_bytes = self._size()
+
+    def _move(self, number: int, table: Chosen) -> None:
+        better = table.cost < self.cost[table.fit.column]
+        column = table.fit.column[better]
+        self.cost[column] = table.cost[better]
+        self._table[column] = number
+        label_count = table.schema.cells.count(BY_LABEL)
+        words = self._block.literal_count[column] - label_count + 1.0
+        self._words[column] = table.fit.copies[better] * words
+
+    def _size(self) -> float:
+        """Space by D-05, of what is in tables and slots now."""
+        weight = self._sampled.weight
+        size = WORD_BYTES * float(self._words.sum()) * weight
+        for number, table in enumerate(self.chosen):
+            mine = self._table[table.fit.column] == number
+            size += table_bytes(float(table.fit.copies[mine].sum()) * weight, table.model.key_count)
+        return size
+
+    def _offer_groups(self) -> None:
+        """Queue the sets of ways that clauses have: all of them where they are few, else up to pairs."""
+        groups = self._all_groups()
+        if groups is None:
+            pays = (self._can * self.cost.astype(np.float32)) @ self._can.T * self._sampled.weight
+            least = self._constants.table_ns * float(self._sampled.problem.present.min(initial=0.0))
+            singles = [(row,) for row in range(len(self._can))]
+            pairs = np.argwhere(np.triu(pays > least, 1)).tolist()
+            groups = singles + [tuple(pair) for pair in pairs]
+        for group in groups:
+            self._offer([self._way_of[row] for row in group])
+
+    def _all_groups(self) -> list[tuple[int, ...]] | None:
+        """Return all sets of rows that some clause has together; None when they are too many."""
+        kinds = np.unique(np.packbits(self._can > 0, axis=0), axis=1).T
+        if len(kinds) > GROUPS_MAX:
+            return None
+        groups: set[tuple[int, ...]] = set()
+        for kind in np.unpackbits(kinds, axis=1, count=len(self._can)):
+            rows = np.flatnonzero(kind).tolist()
+            if len(rows) > GROUPS_MAX.bit_length():
+                return None
+            for size in range(1, min(len(rows), SCHEMA_ATTRIBUTES_MAX) + 1):
+                groups.update(itertools.combinations(rows, size))
+            if len(groups) > GROUPS_MAX:
+                return None
+        return sorted(groups)
+
+    def _offer_extensions(self, table: Chosen) -> None:
+        """Queue a chosen table with one more way each, where its clauses could pay for that."""
+        if len(table.schema.attributes) == SCHEMA_ATTRIBUTES_MAX:
+            return
+        column = table.fit.column
+        pays = self._can[:, column] @ self.cost[column].astype(np.float32) * self._sampled.weight
+        ways = [2 * attribute + cell for attribute, cell in zip(*table.schema, strict=True)]
+        for row in np.flatnonzero(pays > self._constants.probe_ns * 0.0 + self._constants.table_ns).tolist():
+            self._offer([*ways, self._way_of[row]])
+
+    def _offer(self, ways: list[int]) -> None:
+        """Queue a schema once, with its present value."""
+        ordered = sorted(ways)
+        schema = TableSchema(tuple(way >> 1 for way in ordered), tuple(way & 1 for way in ordered))
+        is_slot = len(ordered) == 1 and schema.cells[0] == BY_LABEL
+        if is_slot or len(set(schema.attributes)) < len(ordered) or schema in self._seen:
+            return
+        self._seen.add(schema)
+        if (found := self.evaluate(schema)) is not None:
+            self._push(found[0], schema)
+
+    def _push(self, value: Value, schema: TableSchema) -> None:
+        if value.benefit > 0.0:
+            stamp = len(self.chosen)
+            item = (-value.per_space, -value.benefit, next(self._number), stamp, schema)
+            heapq.heappush(self._queue, item)
+
+    def _add_all(self) -> int:
+        """Add the best table until none is left; return how many were added."""
+        added = 0
+        while self._queue and len(self.chosen) < TABLES_MAX:
+            _, _, _, stamp, schema = heapq.heappop(self._queue)
+            found = self.evaluate(schema)
+            if found is None:
+                continue
+            value, table = found
+            if stamp < len(self.chosen):
+                self._push(value, schema)
+                continue
+            if self.size_bytes + value.added_bytes > self._max_bytes:
+                continue
+            self._move(len(self.chosen), table)
+            self.chosen.append(table)
+            self.size_bytes += value.added_bytes
+            added += 1
+            self._offer_extensions(table)
+        return added
+
+    def _take_out(self) -> int:
+        """Take out tables that cost more than they save beside the others; return how many."""
+        before = len(self.chosen)
+        share = 1.0
+        while self.chosen:
+            saving = self._savings()
+            order = np.argsort(saving)
+            losing = order[saving[order] < 0.0]
+            if not len(losing):
+                break
+            kept, cost = self.chosen, self.total_cost
+            out = set(losing[: max(1, int(len(losing) * share))].tolist())
+            self.chosen = [table for number, table in enumerate(kept) if number not in out]
+            self._place()
+            if self.total_cost > cost or self.size_bytes > self._max_bytes:
+                self.chosen = kept
+                self._place()
+                if len(out) == 1:
+                    break
+                share /= 2.0
+        return before - len(self.chosen)
+
+    def _savings(self) -> F8:
+        """Return per table what the cost would rise by without it (negative: it would fall)."""
+        number_of = [np.full(len(table.cost), number) for number, table in enumerate(self.chosen)]
+        everyone: I8 = np.arange(len(self.cost))
+        column = np.concatenate([everyone, *(table.fit.column for table in self.chosen)])
+        cost = np.concatenate([self._block.cost, *(table.cost for table in self.chosen)])
+        number = np.concatenate([np.full(len(everyone), -1), *number_of])
+        order = np.lexsort((cost, column))
+        first = np.searchsorted(column[order], everyone)
+        second = np.minimum(first + 1, len(order) - 1)
+        has_second = column[order[second]] == everyone
+        rise = np.where(has_second, cost[order[second]] - cost[order[first]], 0.0)
+        best = number[order[first]]
+        saved = np.bincount(best[best >= 0], rise[best >= 0], minlength=len(self.chosen))
+        overhead = np.array([table.model.overhead_ns for table in self.chosen])
+        return np.asarray(saved * self._sampled.weight - overhead)
+
+
+def table_bytes(entry_count: float, key_count: float) -> float:
+    """Return the model's bytes of a table's hash area and cluster headers (power-of-two areas)."""
+    if entry_count <= 0.0:
+        return 0.0
+    keys = max(-key_count * float(np.expm1(-entry_count / key_count)), 1.0)
+    return ENTRY_BYTES * float(2.0 ** np.ceil(np.log2(keys / LOAD_MAX))) + HEADER_BYTES * keys
