@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch
 from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces, first_text_label
 from pubsub_cluster.shm.layout import frozen
+from pubsub_cluster.workers.inputs import kernel_input as kernel_input
 from pubsub_cluster.workers.kernels import encode
 from pubsub_cluster.workers.text_bits import TextBits
 
@@ -41,13 +41,6 @@ class EncodedBatch(NamedTuple):
     entry_label: I4
     bit_start: I8
     bit: I4
-
-
-def kernel_input(array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-    """Return `array` read-only, contiguous, aligned and of `dtype`, as kernels want it; copied if need be."""
-    if array.dtype != dtype or not array.flags.c_contiguous or not array.flags.aligned:
-        array = np.array(array, dtype, order="C")
-    return frozen(array)
 
 
 class Encoder:
