@@ -35,7 +35,7 @@ from pubsub_cluster.tuner.cost import (
 )
 from pubsub_cluster.tuner.slices import find_cells
 
-SAMPLE_CLAUSES = 40_000
+SAMPLE_CLAUSES, SAMPLE_LITERALS = 40_000, 200_000
 BLOCK_CLAUSES_MAX = 1 << 18
 MATRIX_ITEMS_MAX = 1 << 23
 PRIOR_EVENTS = 20.0
@@ -96,10 +96,11 @@ def sample_clauses(
     """
     count = problem.clause_count
     clause = np.arange(count)
+    clause_count_max = min(clause_count_max, SAMPLE_LITERALS * count // max(len(problem.literal), 1) + 1)
     if count > clause_count_max:
         random = np.random.default_rng(seed)
         clause = np.sort(random.choice(count, clause_count_max, replace=False, shuffle=False))
-    weight = count / max(len(clause), 1)
+    weight = problem.weight * count / max(len(clause), 1)
     ways = find_ways_in(problem, find_cells(problem, slices))
     slot_share = slot_reach(problem, weight, clause)
     rows = ways_used(problem, ways, clause) if wanted is None else list(wanted)

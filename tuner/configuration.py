@@ -97,6 +97,8 @@ class Problem(NamedTuple):
     present : float64[A]
     sample_labels : int32[m, A]
         Labels of sampled events, 0 where missing (of several values one), for joint frequencies; m may be 0.
+    weight : float
+        Clauses of the catalogue per clause here, where these are a sample.
     """
 
     attribute_count: int
@@ -113,6 +115,7 @@ class Problem(NamedTuple):
     label_probability: F8
     present: F8
     sample_labels: I4
+    weight: float = 1.0
 
     @property
     def clause_count(self) -> int:

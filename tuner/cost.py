@@ -164,7 +164,7 @@ def make_block(
     passes = np.clip(problem.predicate_probability, NU_LEAST, 1.0 - NU_LEAST)[predicate]
     passes = np.where(positive, passes, 1.0 - passes)
     log_total = np.bincount(column, np.log(passes), minlength=len(clause))
-    tests_max = 1.0 / (1.0 - np.exp(log_total / np.maximum(count, 1)))
+    tests_max = 1.0 / np.maximum(1.0 - np.exp(log_total / np.maximum(count, 1)), NU_LEAST)
     literal_count = count.astype(np.float64)
 
     left = np.minimum(

@@ -1,11 +1,11 @@
 """The greedy choice of tables: RR-4089, section 3.2.3, over schemas by label and by cell.
 
 From the slots on, the table with the greatest benefit per space is added until none has a benefit or none
-fits the bound (`tuner.claims`: benefit 0 or less never, no space for a benefit: infinite; ties to the larger
-benefit). Three things are ours:
+fits the bound: a benefit for no space is infinite, ties go to the larger benefit. Three things are ours:
  - candidates are the whole of GA where it is small; else pairs, and extensions of tables already chosen;
-   sets whose clauses cost too little today to pay for a table are never evaluated, nor their supersets;
- - values are lazy: a benefit only falls as tables are added, so just the first of the queue is renewed;
+   sets whose clauses cost too little today to pay for a table are never evaluated;
+ - values are lazy: a benefit only falls as tables are added, so the first of the queue is renewed and taken
+   when it is still the best (nearly the best, where GA is large);
  - tables that later ones have emptied of their use are taken out again, then more are looked for.
 """
 
@@ -28,11 +28,18 @@ from pubsub_cluster.tuner.configuration import (
     TableSchema,
 )
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
-from pubsub_cluster.tuner.cost import Fit, TableModel, fit_table, table_cost
+from pubsub_cluster.tuner.cost import Fit, TableModel, fit_table, schema_rows, table_cost
 from pubsub_cluster.tuner.slices import choose_slices
 
-GROUPS_MAX = 4_000
+GROUPS_MAX = 1_000
 """GA is taken whole up to this many sets of ways."""
+
+NEARLY = 0.9
+"""Where GA is large, a table is added when its value is at least this share of what any other may have."""
+
+LOOKS_MAX = 32
+"""Where GA is large, values renewed between two additions; then the best of them is added (a random sample
+of the candidates does nearly as well as all of them, and many are alike)."""
 
 TABLES_MAX = 1_024
 ROUNDS_MAX = 3
@@ -134,6 +141,8 @@ class Search:
         self._queue: list[tuple[float, float, int, int, TableSchema]] = []
         self._seen: set[TableSchema] = set()
         self._number = itertools.count()
+        self._nearly = 1.0
+        self._taken: set[TableSchema] = set()
         self.evaluated_count = 0
         self.chosen: list[Chosen] = []
         self._place()
@@ -148,10 +157,9 @@ class Search:
         """Add and take out tables until neither helps."""
         for _ in range(ROUNDS_MAX):
             self._queue.clear()
-            self._seen = {table.schema for table in self.chosen}
+            self._taken = {table.schema for table in self.chosen}
+            self._seen = set(self._taken)
             self._offer_groups()
-            for table in self.chosen:
-                self._offer_extensions(table)
             added = self._add_all()
             if not self._take_out() or not added:
                 return
@@ -208,22 +216,29 @@ class Search:
     def _offer_groups(self) -> None:
         """Queue the sets of ways that clauses have: all of them where they are few, else up to pairs."""
         groups = self._all_groups()
-        if groups is None:
-            pays = (self._can * self.cost.astype(np.float32)) @ self._can.T * self._sampled.weight
-            least = self._constants.table_ns * float(self._sampled.problem.present.min(initial=0.0))
-            singles = [(row,) for row in range(len(self._can))]
-            pairs = np.argwhere(np.triu(pays > least, 1)).tolist()
-            groups = singles + [tuple(pair) for pair in pairs]
-        for group in groups:
-            self._offer([self._way_of[row] for row in group])
+        if groups is not None:
+            for group in groups:
+                self._offer([self._way_of[row] for row in group])
+            return
+        self._nearly = NEARLY
+        for row, way in self._way_of.items():
+            self._offer([way])
+            column = np.flatnonzero(self._block.nu[row])
+            self._offer_extensions([way], column, self._block.nu[row][column].astype(np.float64))
+        for table in self.chosen:
+            self._offer_extensions(schema_rows(table.schema), table.fit.column, table.fit.nu)
 
     def _all_groups(self) -> list[tuple[int, ...]] | None:
         """Return all sets of rows that some clause has together; None when they are too many."""
-        kinds = np.unique(np.packbits(self._can > 0, axis=0), axis=1).T
+        packed = np.ascontiguousarray(np.packbits(self._can > 0, axis=0).T)
+        if not packed.size:
+            return []
+        kinds = np.unique(packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1))
         if len(kinds) > GROUPS_MAX:
             return None
         groups: set[tuple[int, ...]] = set()
-        for kind in np.unpackbits(kinds, axis=1, count=len(self._can)):
+        bits = kinds.view(np.uint8).reshape(len(kinds), -1)
+        for kind in np.unpackbits(bits, axis=1, count=len(self._can)):
             rows = np.flatnonzero(kind).tolist()
             if len(rows) > GROUPS_MAX.bit_length():
                 return None
@@ -233,53 +248,118 @@ class Search:
                 return None
         return sorted(groups)
 
-    def _offer_extensions(self, table: Chosen) -> None:
-        """Queue a chosen table with one more way each, where its clauses could pay for that."""
-        if len(table.schema.attributes) == SCHEMA_ATTRIBUTES_MAX:
-            return
-        column = table.fit.column
-        pays = self._can[:, column] @ self.cost[column].astype(np.float32) * self._sampled.weight
-        ways = [2 * attribute + cell for attribute, cell in zip(*table.schema, strict=True)]
-        for row in np.flatnonzero(pays > self._constants.probe_ns * 0.0 + self._constants.table_ns).tolist():
-            self._offer([*ways, self._way_of[row]])
+    def _offer_extensions(self, ways: list[int], column: I8, nu: F8) -> None:
+        """Queue a set of ways with one more each, at a quick estimate of the value.
 
-    def _offer(self, ways: list[int]) -> None:
-        """Queue a schema once, with its present value."""
+        Parameters
+        ----------
+        ways : list of int
+            Ascending.
+        column : int64[m]
+            Clauses of the sample that have all of them.
+        nu : float64[m]
+        """
+        if len(ways) >= SCHEMA_ATTRIBUTES_MAX or not len(column):
+            return
+        constants, weight = self._constants, self._sampled.weight
+        cost = self.cost[column]
+        pays = self._can[:, column] @ cost.astype(np.float32) * weight
+        pays[[row for row, way in self._way_of.items() if any(way >> 1 == one >> 1 for one in ways)]] = 0.0
+        rows = np.flatnonzero(pays > constants.table_ns)
+        with_row = self._block.nu[rows][:, column]
+        left = self._block.literal_count[column] - sum(1 for way in ways if not way & 1) - 1.0
+        tests = np.minimum(np.maximum(left, 0.0), self._block.tests_max[column])
+        checking = constants.entry_ns + constants.residual_ns * tests
+        known = [self._sampled.row_of[way] for way in ways]
+        key_count = float(np.prod(self._sampled.distinct[known])) * self._sampled.distinct[rows]
+        load = np.maximum(np.count_nonzero(with_row, axis=1) * weight / np.maximum(key_count, 1.0), 1e-9)
+        reach = constants.cluster_ns * -np.expm1(-load) / load
+        gain = np.where(with_row > 0.0, cost - with_row * nu * (checking + reach[:, None]), 0.0)
+        moves = gain > 0.0
+        gained = np.where(moves, gain, 0.0).sum(axis=1) * weight
+        words = moves @ (left + 2.0 - self._words[column]) - np.count_nonzero(moves, axis=1)
+        is_cell = np.array([self._way_of[row] & 1 for row in rows.tolist()], bool)
+        words += np.where(is_cell, np.count_nonzero(moves, axis=1), 0)
+        for at, row in enumerate(rows.tolist()):
+            if (schema := self._new_schema([*ways, self._way_of[row]])) is None:
+                continue
+            added = WORD_BYTES * float(words[at]) * weight
+            added += table_bytes(float(np.count_nonzero(moves[at])) * weight, float(key_count[at]))
+            benefit = float(gained[at]) - self._least_overhead(schema)
+            self._push(Value(benefit, added), schema, -1)
+
+    def _least_overhead(self, schema: TableSchema) -> float:
+        """Return a table's overhead as if its attributes were independent and had one value."""
+        present = self._sampled.problem.present[list(schema.attributes)]
+        probes = 1.5 ** sum(schema.cells)
+        probe_ns = self._constants.probe_of(len(schema.attributes))
+        return float(self._constants.table_ns * present.min() + np.prod(present) * probes * probe_ns)
+
+    def _new_schema(self, ways: list[int]) -> TableSchema | None:
+        """Return the schema of some ways when it may be a table and was not offered before."""
         ordered = sorted(ways)
         schema = TableSchema(tuple(way >> 1 for way in ordered), tuple(way & 1 for way in ordered))
         is_slot = len(ordered) == 1 and schema.cells[0] == BY_LABEL
         if is_slot or len(set(schema.attributes)) < len(ordered) or schema in self._seen:
-            return
+            return None
         self._seen.add(schema)
-        if (found := self.evaluate(schema)) is not None:
-            self._push(found[0], schema)
+        return schema
 
-    def _push(self, value: Value, schema: TableSchema) -> None:
+    def _offer(self, ways: list[int]) -> None:
+        """Queue a schema once, with its present value."""
+        schema = self._new_schema(ways)
+        if schema is not None and (found := self.evaluate(schema)) is not None:
+            self._push(found[0], schema, len(self.chosen))
+
+    def _push(self, value: Value, schema: TableSchema, stamp: int) -> None:
+        """Queue a schema; `stamp`: how many tables there were when it was valued, -1 for an estimate."""
         if value.benefit > 0.0:
-            stamp = len(self.chosen)
             item = (-value.per_space, -value.benefit, next(self._number), stamp, schema)
             heapq.heappush(self._queue, item)
 
     def _add_all(self) -> int:
         """Add the best table until none is left; return how many were added."""
-        added = 0
+        added = looked_at = 0
+        best: tuple[float, float, TableSchema] | None = None
         while self._queue and len(self.chosen) < TABLES_MAX:
             _, _, _, stamp, schema = heapq.heappop(self._queue)
-            found = self.evaluate(schema)
-            if found is None:
+            if schema in self._taken or (found := self.evaluate(schema)) is None:
                 continue
             value, table = found
-            if stamp < len(self.chosen):
-                self._push(value, schema)
-                continue
-            if self.size_bytes + value.added_bytes > self._max_bytes:
-                continue
-            self._move(len(self.chosen), table)
-            self.chosen.append(table)
-            self.size_bytes += value.added_bytes
-            added += 1
-            self._offer_extensions(table)
+            if stamp < len(self.chosen) and not self._is_first(value):
+                self._push(value, schema, len(self.chosen))
+                best = max(best or (0.0, 0.0, schema), (value.per_space, value.benefit, schema))
+                looked_at += 1
+                if self._nearly == 1.0 or looked_at < LOOKS_MAX or best[0] <= 0.0:
+                    continue
+                renewed = self.evaluate(best[2])
+                if renewed is None:
+                    continue
+                value, table = renewed
+            if self._add(value, table):
+                added, looked_at, best = added + 1, 0, None
         return added
+
+    def _add(self, value: Value, table: Chosen) -> bool:
+        """Add a table if it has a benefit and fits."""
+        self._taken.add(table.schema)
+        if value.benefit <= 0.0 or self.size_bytes + value.added_bytes > self._max_bytes:
+            return False
+        self._move(len(self.chosen), table)
+        self.chosen.append(table)
+        self.size_bytes += value.added_bytes
+        if self._nearly < 1.0:
+            self._offer_extensions(schema_rows(table.schema), table.fit.column, table.fit.nu)
+        return True
+
+    def _is_first(self, value: Value) -> bool:
+        """Say whether a value is as good as any that the queue may still hold."""
+        if value.benefit <= 0.0 or not self._queue:
+            return value.benefit > 0.0
+        per_space, benefit = -self._queue[0][0], -self._queue[0][1]
+        if value.per_space == per_space:
+            return value.benefit >= self._nearly * benefit
+        return value.per_space > self._nearly * per_space
 
     def _take_out(self) -> int:
         """Take out tables that cost more than they save beside the others; return how many."""
