@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 U8 = npt.NDArray[np.uint64]
 F8 = npt.NDArray[np.float64]
+I4 = npt.NDArray[np.int32]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -66,7 +66,9 @@ class Rules(NamedTuple):
     start : int64[n+1]
         First literal of each subscription.
     literal : int32[]
-        Predicate numbers (positive), ascending within a subscription and without repeats.
+        Predicate numbers (positive), ascending within a conjunction and without repeats.
+    clauses_each : int
+        Conjunctions per subscription, one after the other; 1 but where a workload says otherwise.
     """
 
     domains: tuple[Domain, ...]
@@ -78,11 +80,12 @@ class Rules(NamedTuple):
     member: I4
     start: I8
     literal: I4
+    clauses_each: int = 1
 
     @property
     def size(self) -> int:
         """Number of subscriptions."""
-        return len(self.start) - 1
+        return (len(self.start) - 1) // self.clauses_each
 
     def canonical(self, predicate: int) -> Predicate:
         """Return a predicate as the catalogue stores it."""
@@ -97,23 +100,22 @@ class Rules(NamedTuple):
         _, hi = domain.constant(int(self.hi[predicate]))
         return Predicate(PredicateKind.RANGE, domain.name, kind, lo, hi)
 
-    def columns(self, first: int = 0, stop: int | None = None) -> RowColumns:
-        """Return subscriptions [first, stop) as catalogue columns; their ids are their numbers from 1 on."""
-        stop = self.size if stop is None else stop
-        sizes, text = decimal_ids(first + 1, stop - first)
-        literal = self.literal[self.start[first] : self.start[stop]]
+    def columns(self) -> RowColumns:
+        """Return the subscriptions as catalogue columns; their ids are their numbers from 1 on."""
+        sizes, text = decimal_ids(1, self.size)
         return RowColumns(
             [self.canonical(predicate) for predicate in range(len(self.attribute))],
-            np.ones(stop - first, np.int32),
-            np.diff(self.start[first : stop + 1]).astype(np.int32),
-            2 * literal,
-            np.arange(first + 1, stop + 1, dtype=np.uint64),
+            np.full(self.size, self.clauses_each, np.int32),
+            np.diff(self.start).astype(np.int32),
+            2 * self.literal,
+            np.arange(1, self.size + 1, dtype=np.uint64),
             sizes,
             text,
         )
 
     def subset(self, stop: int) -> Rules:
         """Return the first `stop` subscriptions."""
+        stop *= self.clauses_each
         return self._replace(start=self.start[: stop + 1], literal=self.literal[: self.start[stop]])
 
 
@@ -132,7 +134,7 @@ def interval_rules(domains: tuple[Domain, ...], attribute: I4, lo: I4, hi: I4, s
     distinct, number = np.unique(key, return_inverse=True)
     mask = (1 << 26) - 1
     predicate_count = len(distinct)
-    number = _sorted_within(number.astype(np.int32), start)
+    number = sorted_within(number.astype(np.int32), start)
     return Rules(
         domains,
         (distinct >> 52).astype(np.int32),
@@ -146,7 +148,7 @@ def interval_rules(domains: tuple[Domain, ...], attribute: I4, lo: I4, hi: I4, s
     )
 
 
-def _sorted_within(number: I4, start: I8) -> I4:
+def sorted_within(number: I4, start: I8) -> I4:
     """Sort the numbers of each subscription."""
     sizes = np.diff(start)
     if len(sizes) and sizes.min() == sizes.max():
@@ -253,15 +255,18 @@ def matching(rules: Rules, row: I4) -> I8:
     bad = is_failed[rules.literal]
     # reduceat would give an empty subscription its neighbour's value; there are none in our workloads
     assert int(np.diff(rules.start).min()) > 0
-    return np.flatnonzero(~np.logical_or.reduceat(bad, rules.start[:-1]))
+    clauses = np.flatnonzero(~np.logical_or.reduceat(bad, rules.start[:-1]))
+    return np.unique(clauses // rules.clauses_each)
 
 
 def predicates_holding(rules: Rules, row: I4) -> npt.NDArray[np.bool_]:
     """Say which predicates hold for one event."""
     value = row[rules.attribute]
     holds: npt.NDArray[np.bool_] = (value != MISSING) & (value >= rules.lo) & (value <= rules.hi)
-    for predicate in np.flatnonzero(np.diff(rules.member_start)).tolist():
-        members = rules.member[rules.member_start[predicate] : rules.member_start[predicate + 1]]
-        if holds[predicate]:
-            holds[predicate] = bool(np.isin(value[predicate], members)) != bool(rules.except_[predicate])
+    sizes = np.diff(rules.member_start)
+    listed = np.flatnonzero(sizes)
+    if len(listed):
+        owner = np.repeat(listed, sizes[listed])
+        is_member = np.logical_or.reduceat(rules.member == value[owner], rules.member_start[listed])
+        holds[listed] &= is_member != rules.except_[listed]
     return holds
