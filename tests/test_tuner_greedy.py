@@ -186,8 +186,8 @@ def test_greedy_finds_the_optimum_of_a_plain_case() -> None:
 
 
 def test_space_bound_is_kept() -> None:
-    problem = w0_problem(20_000)._replace(weight=50.0)
-    sampled = sample_clauses(problem, (), DEFAULT_CONSTANTS)
+    problem = ht_problem(4_000)._replace(weight=20.0)
+    sampled = sample_clauses(problem, choose_slices(problem), DEFAULT_CONSTANTS)
     free = Search(sampled, DEFAULT_CONSTANTS)
     slots_bytes = free.size_bytes
     free.run()
@@ -198,7 +198,7 @@ def test_space_bound_is_kept() -> None:
         bounded = Search(sampled, DEFAULT_CONSTANTS, bound)
         bounded.run()
         assert bounded.size_bytes <= bound
-        assert bounded.total_cost >= cost * 0.99
+        assert bounded.total_cost >= cost * 0.9
 
 
 def test_nothing_to_choose() -> None:

@@ -59,6 +59,8 @@ class Sampled(NamedTuple):
         Row of the block's matrix of each way.
     distinct : float64[W]
         Different predicates or cells of each row, as many as an even distribution would have.
+    radix : float64[W]
+        Different values or cells of each row in the whole catalogue.
     weight : float
         Clauses of the problem per clause of the sample.
     slot_share : float64[P]
@@ -70,6 +72,7 @@ class Sampled(NamedTuple):
     block: Block
     row_of: dict[int, int]
     distinct: F8
+    radix: F8
     weight: float
     slot_share: F8
 
@@ -107,7 +110,8 @@ def sample_clauses(
     block = make_block(problem, ways, clause, rows, constants, slot_share)
     distinct = np.array([_distinct(problem, ways, block, row, way) for row, way in enumerate(rows)])
     row_of = {way: row for row, way in enumerate(rows)}
-    return Sampled(problem, ways, slices, block, row_of, distinct, weight, slot_share)
+    radix = _radices(problem, slices)[rows]
+    return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share)
 
 
 def ways_used(problem: Problem, ways: Ways, clause: I8, count_max: int | None = None) -> list[int]:
@@ -121,6 +125,16 @@ def ways_used(problem: Problem, ways: Ways, clause: I8, count_max: int | None = 
         uses[mode::2] = np.bincount(problem.predicate_attribute[usable], minlength=problem.attribute_count)
     order = np.argsort(-uses, kind="stable")[: count_max or MATRIX_ITEMS_MAX // max(len(clause), 1)]
     return sorted(order[uses[order] > 0].tolist())
+
+
+def _radices(problem: Problem, slices: tuple[tuple[int, ...], ...]) -> F8:
+    """Return how many values each way's part of a key has."""
+    radix = np.ones(2 * problem.attribute_count)
+    points = problem.predicate_attribute[problem.predicate_is_point & (problem.predicate_attribute >= 0)]
+    radix[0::2] = np.maximum(np.bincount(points, minlength=problem.attribute_count), 1)
+    cell_count = [max(len(first) - 1, 1) for first in slices]
+    radix[1 : 2 * len(slices) : 2] = cell_count
+    return radix
 
 
 def _distinct(problem: Problem, ways: Ways, block: Block, row: int, way: int) -> float:
@@ -158,9 +172,10 @@ def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: Cost
     overhead += together * probes * constants.probe_of(len(attributes))
     rows = sampled.rows(schema) or []
     key_count = float(np.prod(np.maximum(sampled.distinct[rows], 1.0)))
+    radix = float(np.prod(sampled.radix[rows]))
     load = max(sampled.weight * float(fit.copies.sum()) / key_count, 1e-9)
     share = -float(np.expm1(-load)) / load
-    return TableModel(together / independent, overhead, key_count, share * constants.cluster_ns)
+    return TableModel(together / independent, overhead, key_count, radix, share * constants.cluster_ns)
 
 
 def assign_clauses(

@@ -111,7 +111,9 @@ class TableModel(NamedTuple):
     overhead_ns : float
         Per event, whatever the table holds: K_r + mu * probes * (C_h + K_h * |A|).
     key_count : float
-        Different keys that clauses could have.
+        Different keys that clauses could have, were they evenly spread.
+    radix : float
+        Numbers that keys are taken from.
     reach_ns : float
         Share of `cluster_ns` that an entry bears.
     """
@@ -119,6 +121,7 @@ class TableModel(NamedTuple):
     joint: float
     overhead_ns: float
     key_count: float
+    radix: float
     reach_ns: float
 
 

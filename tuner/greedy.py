@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,9 @@ from pubsub_cluster.tuner.configuration import (
     TableSchema,
 )
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
-from pubsub_cluster.tuner.cost import Fit, TableModel, fit_table, schema_rows, table_cost
+from pubsub_cluster.tuner.cost import fit_table, schema_rows, table_cost
 from pubsub_cluster.tuner.slices import choose_slices
+from pubsub_cluster.tuner.valuation import WORD_BYTES, Chosen, Value, all_groups, table_bytes
 
 GROUPS_MAX = 1_000
 """GA is taken whole up to this many sets of ways."""
@@ -45,40 +45,6 @@ TABLES_MAX = 1_024
 ROUNDS_MAX = 3
 SPACE_WEIGHT = 0.5
 """Weight of space (beta) in the number of slices where space is bounded."""
-
-ENTRY_BYTES, LOAD_MAX, HEADER_BYTES, WORD_BYTES = 16.0, 0.8, 8.0, 4.0
-
-
-class Chosen(NamedTuple):
-    """A table of the configuration, as seen on the sample.
-
-    Attributes
-    ----------
-    schema : TableSchema
-    model : TableModel
-    fit : Fit
-    cost : float64[m]
-        nu * checking of each clause of the fit.
-    """
-
-    schema: TableSchema
-    model: TableModel
-    fit: Fit
-    cost: F8
-
-
-class Value(NamedTuple):
-    """Benefit (nanoseconds per event) and added bytes of a table."""
-
-    benefit: float
-    added_bytes: float
-
-    @property
-    def per_space(self) -> float:
-        """Benefit per unit of space, by D-07's rules."""
-        if self.benefit <= 0.0:
-            return 0.0
-        return np.inf if self.added_bytes <= 0.0 else self.benefit / self.added_bytes
 
 
 def choose_configuration(
@@ -183,7 +149,7 @@ class Search:
         words = fit.copies[moves] * (self._block.literal_count[column] - label_count + 1.0)
         moved_bytes = WORD_BYTES * float((words - self._words[column]).sum()) * self._sampled.weight
         entries = float(fit.copies[moves].sum()) * self._sampled.weight
-        added = moved_bytes + table_bytes(entries, model.key_count)
+        added = moved_bytes + table_bytes(entries, model.key_count, model.radix)
         return Value(benefit, added), Chosen(schema, model, fit, cost)
 
     def _place(self) -> None:
@@ -210,12 +176,13 @@ class Search:
         size = WORD_BYTES * float(self._words.sum()) * weight
         for number, table in enumerate(self.chosen):
             mine = self._table[table.fit.column] == number
-            size += table_bytes(float(table.fit.copies[mine].sum()) * weight, table.model.key_count)
+            entries = float(table.fit.copies[mine].sum()) * weight
+            size += table_bytes(entries, table.model.key_count, table.model.radix)
         return size
 
     def _offer_groups(self) -> None:
         """Queue the sets of ways that clauses have: all of them where they are few, else up to pairs."""
-        groups = self._all_groups()
+        groups = all_groups(self._can > 0, GROUPS_MAX, SCHEMA_ATTRIBUTES_MAX)
         if groups is not None:
             for group in groups:
                 self._offer([self._way_of[row] for row in group])
@@ -227,26 +194,6 @@ class Search:
             self._offer_extensions([way], column, self._block.nu[row][column].astype(np.float64))
         for table in self.chosen:
             self._offer_extensions(schema_rows(table.schema), table.fit.column, table.fit.nu)
-
-    def _all_groups(self) -> list[tuple[int, ...]] | None:
-        """Return all sets of rows that some clause has together; None when they are too many."""
-        packed = np.ascontiguousarray(np.packbits(self._can > 0, axis=0).T)
-        if not packed.size:
-            return []
-        kinds = np.unique(packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1))
-        if len(kinds) > GROUPS_MAX:
-            return None
-        groups: set[tuple[int, ...]] = set()
-        bits = kinds.view(np.uint8).reshape(len(kinds), -1)
-        for kind in np.unpackbits(bits, axis=1, count=len(self._can)):
-            rows = np.flatnonzero(kind).tolist()
-            if len(rows) > GROUPS_MAX.bit_length():
-                return None
-            for size in range(1, min(len(rows), SCHEMA_ATTRIBUTES_MAX) + 1):
-                groups.update(itertools.combinations(rows, size))
-            if len(groups) > GROUPS_MAX:
-                return None
-        return sorted(groups)
 
     def _offer_extensions(self, ways: list[int], column: I8, nu: F8) -> None:
         """Queue a set of ways with one more each, at a quick estimate of the value.
@@ -272,6 +219,7 @@ class Search:
         checking = constants.entry_ns + constants.residual_ns * tests
         known = [self._sampled.row_of[way] for way in ways]
         key_count = float(np.prod(self._sampled.distinct[known])) * self._sampled.distinct[rows]
+        radix = float(np.prod(self._sampled.radix[known])) * self._sampled.radix[rows]
         load = np.maximum(np.count_nonzero(with_row, axis=1) * weight / np.maximum(key_count, 1.0), 1e-9)
         reach = constants.cluster_ns * -np.expm1(-load) / load
         gain = np.where(with_row > 0.0, cost - with_row * nu * (checking + reach[:, None]), 0.0)
@@ -284,7 +232,8 @@ class Search:
             if (schema := self._new_schema([*ways, self._way_of[row]])) is None:
                 continue
             added = WORD_BYTES * float(words[at]) * weight
-            added += table_bytes(float(np.count_nonzero(moves[at])) * weight, float(key_count[at]))
+            entries = float(np.count_nonzero(moves[at])) * weight
+            added += table_bytes(entries, float(key_count[at]), float(radix[at]))
             benefit = float(gained[at]) - self._least_overhead(schema)
             self._push(Value(benefit, added), schema, -1)
 
@@ -399,11 +348,3 @@ class Search:
         saved = np.bincount(best[best >= 0], rise[best >= 0], minlength=len(self.chosen))
         overhead = np.array([table.model.overhead_ns for table in self.chosen])
         return np.asarray(saved * self._sampled.weight - overhead)
-
-
-def table_bytes(entry_count: float, key_count: float) -> float:
-    """Return the model's bytes of a table's hash area and cluster headers (power-of-two areas)."""
-    if entry_count <= 0.0:
-        return 0.0
-    keys = max(-key_count * float(np.expm1(-entry_count / key_count)), 1.0)
-    return ENTRY_BYTES * float(2.0 ** np.ceil(np.log2(keys / LOAD_MAX))) + HEADER_BYTES * keys
