@@ -75,7 +75,7 @@ def scan_rows(
     header: Mapping[str, Any], buffers: Sequence[Buffer], reader: EventReader, names: NameTable
 ) -> FlatBatch:
     """Return the values of a checked payload of rows; as `language.decode.decode_payload`, event by event."""
-    scan = _SCANNERS[header["format"]]
+    scan = SCANNERS[header["format"]]
     offsets = kernel_input(np.frombuffer(buffers[0], np.int64), np.int64)
     data = kernel_input(np.frombuffer(buffers[1], np.uint8), np.uint8)
     event_count = len(offsets) - 1
@@ -148,7 +148,8 @@ def _with_special(
     )
 
 
-_SCANNERS: dict[str, Any] = {"json": json_kernels.scan_json}
+SCANNERS: dict[str, Any] = {"json": json_kernels.scan_json}
+"""Kernels by the format of the payload."""
 
 
 def _decoded(decode: Any, document: memoryview, batch_format: str) -> Any:

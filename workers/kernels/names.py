@@ -46,12 +46,11 @@ class ScanRules(NamedTuple):
 
 
 @leaf
-def name_number(names: Any, data: Any, start: Any, stop: Any, rules: Any) -> Any:
-    """Return the number of the name ``data[start:stop]``, learned if it is new; NO_NAME or TABLE_FULL."""
+def find_place(names: Any, data: Any, start: Any, stop: Any, word: Any, seed: Any) -> Any:
+    """Return the slot where ``data[start:stop]`` is or would be, given its word."""
     size = stop - start
-    word = word_of(data, start, stop)
     mask = names.slot.shape[0] - 1
-    at = np.int64(hash_of(data, start, stop, word, rules.seed) >> np.uint64(33)) & mask
+    at = np.int64(hash_of(data, start, stop, word, seed) >> np.uint64(33)) & mask
     number = names.slot[at]
     while number >= 0:
         if (
@@ -59,11 +58,16 @@ def name_number(names: Any, data: Any, start: Any, stop: Any, rules: Any) -> Any
             and names.stop[number] - names.start[number] == size
             and same_tails(names.heap, names.start[number], data, start, size)
         ):
-            return np.int64(number)
+            break
         at = (at + 1) & mask
         number = names.slot[at]
-    if size == 0 or size > rules.name_size_max or utf8_class(data, start, stop) == INVALID:
-        return np.int64(NO_NAME)
+    return at
+
+
+@leaf
+def enter(names: Any, data: Any, start: Any, stop: Any, word: Any, at: Any) -> Any:
+    """Give ``data[start:stop]`` the next number, in slot `at`; return it, or TABLE_FULL."""
+    size = stop - start
     count = names.state[NAME_COUNT]
     used = names.state[HEAP_USED]
     if count >= names.word.shape[0] or used + size > names.heap.shape[0]:
@@ -74,11 +78,26 @@ def name_number(names: Any, data: Any, start: Any, stop: Any, rules: Any) -> Any
     names.word[count] = word
     names.start[count] = used
     names.stop[count] = used + size
-    names.accepts[count] = rules.accepts
     names.stamp[count] = -1
     names.state[NAME_COUNT] = count + 1
     names.state[HEAP_USED] = used + size
     return np.int64(count)
+
+
+@leaf
+def name_number(names: Any, data: Any, start: Any, stop: Any, rules: Any) -> Any:
+    """Return the number of the name ``data[start:stop]``, learned if it is new; NO_NAME or TABLE_FULL."""
+    size = stop - start
+    word = word_of(data, start, stop)
+    at = find_place(names, data, start, stop, word, rules.seed)
+    if names.slot[at] >= 0:
+        return np.int64(names.slot[at])
+    if size == 0 or size > rules.name_size_max or utf8_class(data, start, stop) == INVALID:
+        return np.int64(NO_NAME)
+    number = enter(names, data, start, stop, word, at)
+    if number >= 0:
+        names.accepts[number] = rules.accepts
+    return number
 
 
 @kernel
