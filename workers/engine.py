@@ -31,10 +31,21 @@ from pubsub_cluster.workers.encoder import EncodedBatch, Encoder, kernel_input
 from pubsub_cluster.workers.kernels import delta as delta_kernels
 from pubsub_cluster.workers.kernels import match as match_kernels
 from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.kernels.tables import (
+    CURSOR_SIZE,
+    NO_DIGIT,
+    PENDING_MAX,
+    EventTables,
+    MatchTables,
+    Scratch,
+)
 from pubsub_cluster.workers.text_bits import TextBits
 
 EMPTY_GENERATION = 0
 ROWS_MIN = 4_096
+ENTRIES_MIN = 256
+OPTIONS_PER_ENTRY = 3
+"""A value has one digit by label and two by cell."""
 
 
 class MatchResult(NamedTuple):
@@ -54,6 +65,42 @@ class MatchResult(NamedTuple):
     delta_us: int = 0
 
 
+def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
+    """Return what the kernel reads of a layout."""
+    columns = {name: frozen(getattr(layout, name)) for name in MatchTables._fields if name in layout._fields}
+    blob, mine = frozen(layout.cluster_blob), kernel_input(partition_mine, np.uint8)
+    return MatchTables(**columns, blob=blob, partition_mine=mine)
+
+
+def match_scratch(layout: LayoutView) -> Scratch:
+    """Return clean memory for one kernel thread."""
+    attribute_count = len(layout.attribute_catalogue)
+    flag = np.zeros(2 * layout.flag_count, np.uint8)
+    flag[1::2] = 1
+    return Scratch(
+        label_of=np.zeros(attribute_count, np.int32),
+        several=np.zeros(2 * attribute_count, np.int64),
+        flag=flag,
+        digit_of=np.full(2 * attribute_count, NO_DIGIT, np.int32),
+        option_start=np.zeros(2 * attribute_count, np.int32),
+        option_count=np.zeros(2 * attribute_count, np.int32),
+        option_digit=np.zeros(OPTIONS_PER_ENTRY * ENTRIES_MIN, np.int32),
+        cursor=np.zeros(CURSOR_SIZE, np.int64),
+        key=np.zeros(PENDING_MAX, np.int64),
+        direct_at=np.zeros(PENDING_MAX, np.int64),
+        hash_key=np.zeros(PENDING_MAX, np.int64),
+        hash_at=np.zeros(PENDING_MAX, np.int64),
+        hash_table=np.zeros(PENDING_MAX, np.int32),
+        hash_combination=np.zeros(PENDING_MAX, np.int64),
+        blob_at=np.zeros(PENDING_MAX, np.int64),
+        blob_probe=np.zeros(PENDING_MAX, np.int32),
+        survivor=np.zeros(layout.cluster_entries_max, np.int32),
+        row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
+        program_stamp=np.zeros(len(layout.program_row), np.int64),
+        stack=np.zeros(layout.program_size_max, np.uint8),
+    )
+
+
 class _Base:
     """A layout made ready for the kernel: its encoder, the tables and the scratch memory."""
 
@@ -62,32 +109,10 @@ class _Base:
         bits = TextBits([catalogue.predicate(int(i)) for i in layout.bit_catalogue])
         names = [catalogue.attribute_name(int(i)) for i in layout.attribute_catalogue]
         self._encoder = Encoder(layout.spaces, names, bits)
-        self._tables = match_kernels.MatchTables(
-            frozen(layout.label_start),
-            frozen(layout.access_start),
-            frozen(layout.access_cluster),
-            frozen(layout.cluster_start),
-            frozen(layout.cluster_partition),
-            frozen(layout.cluster_blob),
-            frozen(layout.predicate_test),
-            frozen(layout.set_start),
-            frozen(layout.set_label),
-            frozen(layout.program_start),
-            frozen(layout.program_code),
-            frozen(layout.program_row),
-            frozen(layout.row_many),
-            kernel_input(partition_mine, np.uint8),
-        )
-        attribute_count = len(layout.attribute_catalogue)
-        self._scratch = match_kernels.Scratch(
-            np.zeros(attribute_count, np.int32),
-            np.zeros(2 * attribute_count, np.int64),
-            np.zeros(len(layout.bit_catalogue), np.uint8),
-            np.zeros(layout.cluster_entries_max, np.int32),
-            np.zeros(len(layout.row_catalogue), np.int64),
-            np.zeros(len(layout.program_row), np.int64),
-            np.zeros(layout.program_size_max, np.uint8),
-        )
+        self._tables = match_tables(layout, partition_mine)
+        self._all_mine = bool(partition_mine.all())
+        self._scratch = match_scratch(layout)
+        self._entries_max = ENTRIES_MIN
         self._stamp = 1
         self._out = np.empty(ROWS_MIN, np.int32)
 
@@ -95,14 +120,24 @@ class _Base:
         """Encode a batch against the layout's code spaces."""
         return self._encoder.encode(raw)
 
-    def match(self, encoded: EncodedBatch, rows_max: int) -> tuple[I8, I4]:
+    def match(self, encoded: EncodedBatch, rows_max: int, prefetch: bool = True) -> tuple[I8, I4]:
         """Return (start int64[n+1], layout row int32[]), read-only; valid until the next call."""
         start = np.zeros(encoded.event_count + 1, np.int64)
-        events = match_kernels.EventTables(*encoded[1:])
+        events = EventTables(*encoded[1:])
+        entries_max = int(np.diff(encoded.entry_start).max(initial=0))
+        if entries_max > self._entries_max:
+            self._entries_max = 2 * entries_max
+            options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
+            self._scratch = self._scratch._replace(option_digit=options)
         event = 0
         while True:
             status, event = match_kernels.match_events(
-                self._tables, events, self._scratch, (event, self._stamp), self._out, start
+                self._tables,
+                events,
+                self._scratch,
+                (event, self._stamp, prefetch, self._all_mine),
+                self._out,
+                start,
             )
             self._stamp += encoded.event_count
             if status == OK:
