@@ -1,12 +1,17 @@
 """Constants of the cost model: what the steps of matching cost on a machine, in nanoseconds and bytes.
 
 The papers' K_r, C_h and K_h (RR-4089, section 3.1.1) with three more for what they fold into `checking`: the
-way to a cluster, an entry of it, and a further residual. Workers measure them on the machine's own kernels
-(`workers.kernels.constants`); the defaults are such a measurement on a 2.3 GHz Xeon.
+way to a cluster, an entry of it, and a further residual. `workers.measure` times such steps on this machine;
+the tuner starts it by module name, since it runs no kernels itself. The defaults are a measurement on a
+2.3 GHz Xeon.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import subprocess
+import sys
 from typing import NamedTuple
 
 
@@ -42,3 +47,18 @@ class CostConstants(NamedTuple):
 
 
 DEFAULT_CONSTANTS = CostConstants()
+
+MEASURE_MODULE = "pubsub_cluster.workers.measure"
+MEASURE_TIMEOUT_S = 60.0
+log = logging.getLogger("pubsub_cluster.tuner")
+
+
+def measured_constants(timeout_s: float = MEASURE_TIMEOUT_S) -> CostConstants:
+    """Measure the constants in a process of its own; the defaults where that fails."""
+    command = [sys.executable, "-m", MEASURE_MODULE]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=True)
+        return CostConstants(**json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        log.warning("constants of the cost model not measured, the defaults are taken: %s", error)
+        return DEFAULT_CONSTANTS
