@@ -8,7 +8,7 @@ delta, comparisons of two attributes, the tuner's sample).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from pubsub_cluster.language.events import event_reader
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.payload_check import ColumnView, split_columns
-from pubsub_cluster.language.raw_batch import RawBatch
+from pubsub_cluster.language.raw_batch import RawBatch, TextEntries
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, DomainKind, Schema
-from pubsub_cluster.workers.flat_batch import SCANNERS, FlatBatch, raw_of, scan_rows
+from pubsub_cluster.workers.flat_batch import SCANNERS, FlatBatch, raw_of, scan_rows, texts_of_flat
 from pubsub_cluster.workers.names import NameTable
 
 _UNCHANGED_TYPES: dict[DomainKind, frozenset[str]] = {
@@ -98,6 +98,26 @@ class EventBatch:
                 raw_of(self.flat, self.names) if self.flat is not None else decode_payload(*self._decode)
             )
         return self._raw
+
+    def texts_of(self, name: str | None) -> Iterable[TextEntries]:
+        """Return the texts of an attribute, or of all."""
+        if self.flat is not None:
+            number = None if name is None else int(self.names.numbers_of([name])[0])
+            return [texts_of_flat(self.flat, number)]
+        if self.columns is not None:
+            views = [view for view in self.columns if name is None or view.name == name]
+            return [_texts_of_column(view) for view in views if view.text_offsets is not None]
+        columns = self.raw.attributes.values() if name is None else [self.raw.attributes.get(name)]
+        return [entries.texts for entries in columns if entries is not None and entries.texts is not None]
+
+
+def _texts_of_column(view: ColumnView) -> TextEntries:
+    assert view.text_offsets is not None
+    start, end = view.text_offsets[:-1], view.text_offsets[1:]
+    if view.valid is None:
+        return TextEntries(np.arange(len(start), dtype=np.int32), start, end, view.values)
+    row = np.flatnonzero(view.valid)
+    return TextEntries(row.astype(np.int32), start[row], end[row], view.values)
 
 
 def is_plain(view: ColumnView, schema: Schema, limits: Limits) -> bool:

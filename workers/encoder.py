@@ -129,7 +129,7 @@ class Encoder:
 
     def _with_bits(self, batch: EventBatch, entry_start: I8, out: tuple[I4, I4]) -> EncodedBatch:
         if self._text_bits.bit_count:
-            bit_start, bit = self._text_bits.evaluate(batch.raw)
+            bit_start, bit = self._text_bits.evaluate_batch(batch)
         else:
             bit_start, bit = np.zeros(batch.event_count + 1, np.int64), np.zeros(0, np.int32)
         entry_count = int(entry_start[-1])

@@ -14,7 +14,7 @@ import numpy as np
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import DomainKind, Schema
 from pubsub_cluster.language.values import encode_texts
-from pubsub_cluster.shm.code_space import I4, I8
+from pubsub_cluster.shm.code_space import I4
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.kernels import names as kernels
 
@@ -86,14 +86,14 @@ class NameTable:
     def grow(self) -> None:
         """Double the table; numbers stay."""
         old, count = self.arrays, self.count
-        self.arrays = self._room(2 * len(old.word), 2 * len(old.heap), old.state)
+        self.arrays = empty_arrays(2 * len(old.word), 2 * len(old.heap))
         stamp, accepts = old.stamp.copy(), old.accepts.copy()
         offsets = np.concatenate((np.zeros(1, np.int64), old.stop[:count]))
         heap = old.heap[: offsets[-1]].copy()
-        self.arrays.state[: kernels.STAMP] = 0
         kernels.number_names(
             self.arrays, frozen(heap), frozen(offsets), self.rules, np.empty(count, np.int32)
         )
+        self.arrays.state[kernels.STAMP] = old.state[kernels.STAMP]
         self.arrays.stamp[:count], self.arrays.accepts[:count] = stamp[:count], accepts[:count]
 
     def _is_tight(self, count: int, size_bytes: int) -> bool:
@@ -101,22 +101,23 @@ class NameTable:
         return self.count + count > len(self.arrays.word) or used + size_bytes > len(self.arrays.heap)
 
     def _empty(self) -> kernels.NameArrays:
-        self.arrays = self._room(_NAMES_MIN, _HEAP_BYTES_MIN, np.zeros(3, np.int64))
+        self.arrays = empty_arrays(_NAMES_MIN, _HEAP_BYTES_MIN)
         declared = self._schema.attributes
         numbers = self.numbers_of([attribute.name for attribute in declared])
         for number, attribute in zip(numbers.tolist(), declared, strict=True):
             self.arrays.accepts[number] = _ACCEPTS.get(attribute.domain, 0)
         return self.arrays
 
-    @staticmethod
-    def _room(name_count: int, heap_size: int, state: I8) -> kernels.NameArrays:
-        return kernels.NameArrays(
-            slot=np.full(4 * name_count, -1, np.int32),
-            word=np.empty(name_count, np.uint64),
-            start=np.empty(name_count, np.int64),
-            stop=np.empty(name_count, np.int64),
-            heap=np.empty(heap_size, np.uint8),
-            accepts=np.empty(name_count, np.uint8),
-            stamp=np.empty(name_count, np.int64),
-            state=state,
-        )
+
+def empty_arrays(name_count: int, heap_size: int) -> kernels.NameArrays:
+    """Return a table with room for so many names and bytes."""
+    return kernels.NameArrays(
+        slot=np.full(4 * name_count, -1, np.int32),
+        word=np.empty(name_count, np.uint64),
+        start=np.empty(name_count, np.int64),
+        stop=np.empty(name_count, np.int64),
+        heap=np.empty(heap_size, np.uint8),
+        accepts=np.empty(name_count, np.uint8),
+        stamp=np.empty(name_count, np.int64),
+        state=np.zeros(3, np.int64),
+    )
