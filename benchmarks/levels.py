@@ -84,16 +84,31 @@ def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Lo
 
 
 class KernelRun:
-    """Labels in, layout rows out; encoding is not timed."""
+    """Labels in, layout rows out; encoding is not timed.
 
-    def __init__(self, loaded: Loaded, batches: list[Events]) -> None:
+    Parameters
+    ----------
+    loaded : Loaded
+    batches : list of Events
+    prefetch : bool
+        Whether the kernel asks for memory ahead.
+    """
+
+    def __init__(self, loaded: Loaded, batches: list[Events], prefetch: bool = True) -> None:
         self._base = loaded.engine._generations[GENERATION].base
-        self._batches = [self._base.encode(events.raw()) for events in batches]
+        self._prefetch = prefetch
+        self.batches = [self._base.encode(events.raw()) for events in batches]
+
+    def without_prefetch(self) -> KernelRun:
+        """Return the same run with prefetch off."""
+        twin = KernelRun.__new__(KernelRun)
+        twin.__dict__ = {**self.__dict__, "_prefetch": False}
+        return twin
 
     def run(self) -> I8:
         """Match all batches; return the matches of each event."""
-        counts = [np.diff(self._base.match(batch, MATCHES_MAX)[0]) for batch in self._batches]
-        return np.concatenate(counts)
+        found = [self._base.match(batch, MATCHES_MAX, self._prefetch)[0] for batch in self.batches]
+        return np.concatenate([np.diff(start) for start in found])
 
 
 class EngineRun:
