@@ -19,7 +19,7 @@ from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.flat_batch import FlatBatch
-from pubsub_cluster.workers.inputs import kernel_input as kernel_input
+from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import encode
 from pubsub_cluster.workers.lookups import build_lookup
 from pubsub_cluster.workers.names import NameTable
