@@ -8,63 +8,9 @@ are here, and the leaves that carry rules.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Any
 
-from pubsub_cluster.shm.code_space import FALSE_LABEL, FIRST_NUMBER_LABEL
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW
-
-
-def encode_numbers(event: Any, keys: Any, constants: Any, bounds: Any, at: Any, out: Any) -> Any:
-    """See `encode.encode_numbers`."""
-    first, stop = bounds
-    known = list(zip(constants[0][first:stop].tolist(), constants[1][first:stop].tolist(), strict=True))
-    values = list(zip(keys[0].tolist(), keys[1].tolist(), strict=True))
-    return _write_labels(event, [FIRST_NUMBER_LABEL + _gap_or_constant(known, v) for v in values], at, out)
-
-
-def encode_texts(event: Any, texts: Any, constants: Any, bounds: Any, at: Any, out: Any) -> Any:
-    """See `encode.encode_texts`."""
-    first, stop, base = bounds
-    offset, data, _ = constants
-    known = [data[offset[i] : offset[i + 1]].tobytes() for i in range(first, stop)]
-    values = [texts[2][lo:hi].tobytes() for lo, hi in zip(texts[0].tolist(), texts[1].tolist(), strict=True)]
-    return _write_labels(event, [base + _gap_or_constant(known, value) for value in values], at, out)
-
-
-def encode_booleans(event: Any, value: Any, at: Any, out: Any) -> Any:
-    """See `encode.encode_booleans`."""
-    return _write_labels(event, [FALSE_LABEL + bool(v) for v in value.tolist()], at, out)
-
-
-def _gap_or_constant(known: list[Any], value: Any) -> int:
-    at = bisect_left(known, value)
-    return 2 * at + (at < len(known) and known[at] == value)
-
-
-def _write_labels(event: Any, labels: list[int], at: int, out: Any) -> int:
-    out[0][at : at + len(labels)] = event
-    out[1][at : at + len(labels)] = labels
-    return len(labels) - len(set(event.tolist()))
-
-
-def prefix_of(data: Any, start: Any, end: Any) -> Any:
-    """See `encode.prefix_of`."""
-    return int.from_bytes(data[start:end].tobytes()[:8].ljust(8, b"\0"), "big")
-
-
-def arrange(segments: Any, rows: Any, entry_start: Any, entries: Any) -> None:
-    """See `encode.arrange`."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(len(entry_start) - 1)]
-    for attribute, first, stop in zip(*(column.tolist() for column in segments), strict=True):
-        for row in range(first, stop):
-            found[rows[0][row]].append((attribute, rows[1][row]))
-    at = 0
-    for event, mine in enumerate(found):
-        for attribute, label in mine:
-            entries[0][at], entries[1][at] = attribute, label
-            at += 1
-        entry_start[event + 1] = at
 
 
 def evaluate(program: list[int], truth: dict[int, Any], ones: int) -> int:
