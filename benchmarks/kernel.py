@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 
-from pubsub_cluster.benchmarks.levels import EngineRun, KernelRun, load
+from pubsub_cluster.benchmarks.levels import KernelRun, PayloadRun, load
 from pubsub_cluster.benchmarks.measure import Run, interleaved
 from pubsub_cluster.benchmarks.workloads import papers
 from pubsub_cluster.benchmarks.workloads.rules import expected_counts
@@ -37,7 +37,7 @@ def main() -> int:
     batches = [events.slice(first, first + BATCH) for first in range(0, events.size, BATCH)]
     runs: dict[str, Run] = {"kernel": KernelRun(loaded, batches)}
     if arguments.engine:
-        runs["engine"] = EngineRun(loaded, batches)
+        runs["engine"] = PayloadRun(loaded, batches, "columns")
     begin = time.perf_counter()
     counts = runs["kernel"].run()
     first_s = time.perf_counter() - begin

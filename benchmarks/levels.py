@@ -1,6 +1,6 @@
 """The product under measurement, at its three levels.
 
-Kernel: labels in, layout rows out. Engine: a decoded batch of columns in, catalogue rows out, encoding
+Kernel: labels in, layout rows out. Engine: a payload of columns or JSON in, catalogue rows out, encoding
 included. Cluster: see `benchmarks.cluster_level`. Every layout is what the production tuner chose and the
 production builder built. Every timed pass compares its number of matches per event with the expected one.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
+from pubsub_cluster.language.batch import check_payload, payload_from_columns, payload_from_json
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
@@ -111,15 +113,33 @@ class KernelRun:
         return np.concatenate([np.diff(start) for start in found])
 
 
-class EngineRun:
-    """Decoded batches in, catalogue rows out."""
+class PayloadRun:
+    """Payloads as a publisher sends them in, catalogue rows out: columns or JSON, encoding included.
 
-    def __init__(self, loaded: Loaded, batches: list[Events]) -> None:
+    Parameters
+    ----------
+    loaded : Loaded
+    batches : list of Events
+    form : str
+        ``columns`` (integers, floats, UTF-8 texts) or ``json`` (one object per line).
+    """
+
+    def __init__(self, loaded: Loaded, batches: list[Events], form: str) -> None:
         self._loaded = loaded
-        self._batches = [events.raw() for events in batches]
+        limits = Limits(matches_per_batch_max=MATCHES_MAX)
+        self._payloads: list[tuple[Any, Any]] = []
+        for events in batches:
+            made = payload_from_columns(events.columns())
+            if form == "json":
+                made = payload_from_json(b"\n".join(map(msgspec.json.encode, events.dictionaries())))
+            check_payload(made.header, made.buffers, limits)
+            self._payloads.append((made.header, [memoryview(buffer) for buffer in made.buffers]))
 
     def run(self) -> I8:
         """Match all batches; return the matches of each event."""
         engine, counts = self._loaded.engine, self._loaded.counts
-        found = [engine.match(raw, GENERATION, counts).event_offsets for raw in self._batches]
-        return np.concatenate([np.diff(offsets) for offsets in found])
+        found = []
+        for header, buffers in self._payloads:
+            batch = engine.read(header, buffers)
+            found.append(np.diff(engine.match_batch(batch, GENERATION, counts).event_offsets))
+        return np.concatenate(found)

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pubsub_cluster.benchmarks.engines.memory_floor import Floor, lines_per_event, work_per_event
 from pubsub_cluster.benchmarks.engines.predicates import Unfit
-from pubsub_cluster.benchmarks.levels import EngineRun, KernelRun, Loaded, load
+from pubsub_cluster.benchmarks.levels import KernelRun, Loaded, PayloadRun, load
 from pubsub_cluster.benchmarks.measure import Run, Timing, WrongAnswer, interleaved, ratio
 from pubsub_cluster.benchmarks.rivals import RIVALS, RivalRun, make_rival
 from pubsub_cluster.benchmarks.workloads import WORKLOADS, Workload
@@ -30,7 +30,16 @@ SAMPLE_EVENTS = 2_048
 CHECK_SECONDS = 5.0
 CHECKED_MAX = 200
 FROZEN = Path(__file__).resolve().parent / "workloads" / "expected.json"
-KERNEL, PLAIN, ENGINE, FLOOR = "kernel", "kernel, prefetch off", "engine", "floor"
+KERNEL, PLAIN, FLOOR = "kernel", "kernel, prefetch off", "floor"
+ENGINE, JSON = "engine, columns", "engine, JSON"
+JSON_BATCHES = 2
+
+
+class ClusterShape(NamedTuple):
+    """Shards and replicas of the cluster to measure."""
+
+    shards: int = 2
+    replicas: int = 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class Settings:
         Counted turns.
     rivals : tuple of str
         Names in `RIVALS`.
+    cluster : ClusterShape or None
+        None: no cluster is measured.
     """
 
     subscriptions: int | None = None
@@ -52,6 +63,7 @@ class Settings:
     seed: int = 1
     passes: int = 5
     rivals: tuple[str, ...] = tuple(RIVALS)
+    cluster: ClusterShape | None = None
 
 
 def frozen_matches(workload: Workload, event_count: int) -> int | None:
@@ -126,11 +138,13 @@ def run_workload(
     runs: dict[str, Run] = {
         KERNEL: kernel,
         PLAIN: kernel.without_prefetch(),
-        ENGINE: EngineRun(loaded, batches_of(events)),
+        ENGINE: PayloadRun(loaded, batches_of(events), "columns"),
+        JSON: PayloadRun(loaded, batches_of(events)[:JSON_BATCHES], "json"),
         FLOOR: Floor(loaded.index_bytes, lines, events.size),
     }
     expected: dict[str, I8] = dict.fromkeys(runs, counts)
     expected[FLOOR] = np.zeros(events.size, np.int64)
+    expected[JSON] = counts[: JSON_BATCHES * BATCH]
     skipped = _add_rivals(runs, expected, (rules, sample, events, counts), settings, note)
     note("timing " + ", ".join(runs))
     timings = interleaved(runs, expected, settings.passes)
@@ -140,6 +154,23 @@ def run_workload(
     smaller = [rival for rival in settings.rivals if RIVALS[rival].subscriptions_max < workload.subscriptions]
     for rival in smaller:
         report["ratios_at"].update(_smaller(rival, rules, sample, events, settings, note, skipped))
+    if settings.cluster is not None:
+        from pubsub_cluster.benchmarks.cluster_level import run_cluster
+
+        shards, replicas = settings.cluster
+        found = run_cluster(
+            rules,
+            batches_of(events),
+            kernel,
+            counts,
+            shards=shards,
+            replicas=replicas,
+            passes=settings.passes,
+            note=note,
+        )
+        report["cluster"] = found
+        report["bytes_per_subscription"] = found["bytes_per_subscription"]
+        report["bytes_are_of"] = "all processes and segments, minus an empty cluster's"
     return report
 
 
@@ -218,7 +249,10 @@ def _report(
         "events_per_second": 1e6 / kernel.best,
         "engine_us_per_event": timings[ENGINE].best,
         "engine_us_per_event_spread": timings[ENGINE].spread,
+        "json_us_per_event": timings[JSON].best,
         "bytes_per_subscription": index,
+        "bytes_are_of": "index",
+        "index_bytes_per_subscription": index,
         "index_bytes": loaded.index_bytes,
         "build_s": loaded.build_s,
         "load_s": loaded.load_s,
