@@ -118,8 +118,8 @@ def payload_from_columns(columns: Any) -> Payload:
     columns : mapping of str to array or list, or an Arrow table or record batch
         One value per event: integers, floats, booleans or text as NumPy arrays, masked arrays, Arrow arrays,
         lists or anything `numpy.asarray` takes; ``datetime64`` becomes integer microseconds. None, NaT and
-        masked values are missing. A float NaN is a value, which the cluster refuses. Columns of mixed or other
-        Python values (lists for several values, say) are sent as rows.
+        masked values are missing. A float NaN is a value, which the cluster refuses. Columns of mixed or
+        other Python values (lists for several values, say) are sent as rows.
 
     Raises
     ------

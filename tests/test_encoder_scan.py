@@ -7,13 +7,14 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_language_batch import CLOSED, SCHEMA, TIGHT, events_lists
 
-from pubsub_cluster.language.batch import Payload, decode_payload, event_values
+from pubsub_cluster.language.batch import Payload, decode_payload, event_values, payload_from_dicts
 from pubsub_cluster.language.events import event_reader
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
@@ -233,6 +234,84 @@ def test_damaged_json(
     """A few bytes changed anywhere: the scanner takes nothing that the decoder refuses."""
     damaged = document[:at] + inserted + document[at + removed :]
     check(rows_payload("json", [damaged, b'{"a":1}', damaged]), *cluster)
+
+
+PACKED = [
+    msgspec.msgpack.encode(event)
+    for event in (
+        {},
+        {"a": 1, "b": True, "c": None, "d": False},
+        *(
+            {"a": value}
+            for value in (0, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63 - 1, 2**63)
+        ),
+        *({"a": value} for value in (-1, -32, -33, -128, -129, -32_769, -(2**31) - 1, -(2**63))),
+        *(
+            {"a": value}
+            for value in (0.0, -0.0, 2.5, 1e300, 2.0**63, -(2.0**63), math.inf, -math.inf, math.nan)
+        ),
+        *({"n": value, "f": value} for value in (1, 1.0, 1.5, 2.0**63)),
+        *({"s": "x" * size, "é": "é😀" * size} for size in (0, 1, 6, 7, 31, 32, 255, 256, 70_000)),
+        {"t": 1, "b": True},
+        {"t": "1970-01-01T00:00:01Z"},
+        {"e": "low", "h": "a/b"},
+        {"a": [1, 2], "b": {"c": 1}},
+        {f"{at}": at for at in range(15)},
+        {f"{at}": at for at in range(16)},
+        {f"{at}": at for at in range(300)},
+        {LONG: LONG, LONG + "1": None},
+        {"": 1},
+        {1: 1},
+        None,
+        [1],
+        "a",
+    )
+] + [
+    b"",
+    b"\x81",
+    b"\x82\xa1a\x01\xa1a\x02",
+    b"\x82\xa1a\xc0\xa1a\x02",
+    b"\x81\xa1a\xca\x3f\xc0\x00\x00",
+    b"\x81\xa1a\xc1",
+    b"\x81\xa1a\xc4\x01x",
+    b"\x81\xa1a\xd6\xff\x00\x00\x00\x01",
+    b"\x81\xa1\xff\x01",
+    b"\x81\xa1a\xa1\xff",
+    b"\x81\xa1a\xa3\xed\xa0\x80",
+    b"\x81\xa1a\x01\x01",
+    b"\xdf\xff\xff\xff\xff\xa1a\x01",
+    b"\x81\xdb\xff\xff\xff\xffa\x01",
+    b"\x81\xd9\x01a\xda\x00\x01b",
+]
+
+
+@pytest.mark.parametrize(
+    "schema, limits", [(EMPTY_SCHEMA, DEFAULT_LIMITS), (SCHEMA, DEFAULT_LIMITS), (CLOSED, TIGHT)]
+)
+def test_msgpack_by_hand(schema: Schema, limits: Limits) -> None:
+    for document in PACKED:
+        check(rows_payload("msgpack", [document, b"\x81\xa1a\x01"]), schema, limits)
+
+
+@settings(max_examples=80, deadline=None)
+@given(events_lists, clusters)
+def test_msgpack_of_events(events: list[dict[str, Any]], cluster: tuple[Schema, Limits]) -> None:
+    check(payload_from_dicts(events), *cluster)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([document for document in PACKED if len(document) < 100]),
+    st.integers(0, 30),
+    st.binary(max_size=3),
+    st.integers(0, 2),
+    clusters,
+)
+def test_damaged_msgpack(
+    document: bytes, at: int, inserted: bytes, removed: int, cluster: tuple[Schema, Limits]
+) -> None:
+    damaged = document[:at] + inserted + document[at + removed :]
+    check(rows_payload("msgpack", [damaged, b"\x81\xa1a\x01", damaged]), *cluster)
 
 
 @settings(max_examples=150, deadline=None)

@@ -29,6 +29,7 @@ from pubsub_cluster.shm.code_space import F8, I1, I4, I8, U1
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import json as json_kernels
+from pubsub_cluster.workers.kernels import msgpack as msgpack_kernels
 from pubsub_cluster.workers.kernels._jit import OK
 from pubsub_cluster.workers.kernels.entries import KIND_BOOLEAN, KIND_NUMBER, KIND_TEXT, SPECIAL, Entries
 from pubsub_cluster.workers.names import NameTable
@@ -148,7 +149,7 @@ def _with_special(
     )
 
 
-SCANNERS: dict[str, Any] = {"json": json_kernels.scan_json}
+SCANNERS: dict[str, Any] = {"json": json_kernels.scan_json, "msgpack": msgpack_kernels.scan_msgpack}
 """Kernels by the format of the payload."""
 
 

@@ -59,7 +59,7 @@ def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
     return raw
 
 
-_DOCUMENTS = {"json": b'{"a":1}'}
+_DOCUMENTS = {"json": b'{"a":1}', "msgpack": b"\x81\xa1a\x01"}
 
 
 def _one_event() -> RawBatch:

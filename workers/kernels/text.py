@@ -61,13 +61,33 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     return numba.types.int64(numba.types.uint64), generate
 
 
+@_intrinsic
+def _double(typing_context: Any, word: Any) -> Any:
+    """Return the double that has these bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return numba.types.float64(numba.types.uint64), generate
+
+
+def _double_of(word: Any) -> Any:
+    return np.uint64(word).view(np.float64)
+
+
 def _count_zeros(word: Any) -> Any:
     return (int(word) & -int(word)).bit_length() - 1
 
 
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     trailing_zeros = _count_zeros
+    double_of = _double_of
 else:
+
+    @leaf
+    def double_of(word: Any) -> Any:
+        """Return the double that has the bits of an uint64."""
+        return _double(np.uint64(word))
 
     @leaf
     def trailing_zeros(word: Any) -> Any:
