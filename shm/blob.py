@@ -34,8 +34,9 @@ HEAD_NOT_SIMPLE = (
     HEAD_LONG | HEAD_LABELS | HEAD_RUNS | (COUNT_MASK << INTERVAL_SHIFT) | (COUNT_MASK << TEST_SHIFT)
 )
 
-TABLE_DIRECT, TABLE_INEXACT = 1, 2
-"""Bits of `table_mode`: positions stand at the key itself; different accesses may have one key."""
+TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX = 1, 2, 4
+"""Bits of `table_mode`: positions stand at the key itself; different accesses may have one key; all parts but
+the last are those of the table before."""
 
 NO_POSITION = -1
 

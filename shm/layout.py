@@ -5,11 +5,10 @@ others. The first two have a *flag*, set while an event that satisfies them is m
 
 There are two ways in. *Slots*: every point, every bit, one "present" slot per attribute, one "always" slot,
 in this order; `access_start` leads from a slot to its clusters. *Tables*: the digits of a table's parts,
-each the rank of a label among its attribute's points or a cell, make a key, ``sum(digit *
-part_multiplier)``, which leads to a position directly or through a hash with linear probing. A table hangs
-off one attribute of its schema. Either way ends at sections of the blob (`shm.blob`). A slot's cluster is
-one section and belongs to a partition; a key's partition follows from table and key
-(`shm.blob.partition_of`).
+each the point of a label or a cell, make a key, ``sum(digit * part_multiplier) - table_offset``, which leads
+to a position directly or through a hash with linear probing. A table hangs off one attribute of its schema.
+Either way ends at sections of the blob (`shm.blob`). A slot's cluster is one section and belongs to a
+partition; a key's partition follows from table and key (`shm.blob.partition_of`).
 
 The arrays are read-only, whether they lie in private memory (as the builder returns them) or in a shared
 segment.
@@ -61,6 +60,7 @@ class LayoutView(NamedTuple):
     table_part: I4
     part_code: I4
     part_multiplier: I8
+    table_offset: I8
     table_area: I8
     table_size: I8
     table_places: I8
@@ -180,6 +180,7 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
         table_part=start4,
         part_code=none4,
         part_multiplier=none8,
+        table_offset=none8,
         table_area=none8,
         table_size=none8,
         table_places=none8,

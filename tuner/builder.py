@@ -158,7 +158,7 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
     lookup = find_lookup(predicates, ways, cells)
     schemas = list(configuration.tables)
     anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
-    by_anchor = sorted(range(len(schemas)), key=lambda t: anchor[t])
+    by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
     codes = [part_codes(schemas[table]) for table in by_anchor]
     table_of = _assign(work, codes, lookup)
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm import blob as form
+from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
 from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
 from pubsub_cluster.tuner.access import Ways, choose_access
 from pubsub_cluster.tuner.clusters import (
@@ -29,6 +30,7 @@ from pubsub_cluster.tuner.tables import (
     CellMap,
     Lookup,
     TableKeys,
+    first_digits,
     is_direct,
     make_hash,
     multipliers,
@@ -58,6 +60,7 @@ class ResidualOrder(NamedTuple):
 class PackedTables(NamedTuple):
     """Columns of all tables, in order; as in `shm.layout.LayoutView`."""
 
+    table_offset: I8
     table_area: I8
     table_size: I8
     table_places: I8
@@ -133,6 +136,8 @@ class TablePacker:
         self._hash: list[I8] = []
         self._direct_size = self._hash_size = 0
         self._multipliers: list[int] = []
+        self._offsets: list[int] = []
+        self._prefix: list[int] | None = None
         self._entry_count_max = 0
         self.partition_cost = np.zeros(partition_count)
 
@@ -147,7 +152,11 @@ class TablePacker:
         codes, radix : list of int
             Part codes, and digits of each part.
         """
-        multiplier, is_exact = multipliers(radix)
+        first = first_digits(codes, self._known[0])
+        multiplier, is_exact = multipliers(radix, first)
+        self._offsets.append(sum(a * b for a, b in zip(first, multiplier, strict=True)))
+        same = TABLE_SAME_PREFIX if codes[:-1] == self._prefix else 0
+        self._prefix = codes[:-1]
         self._multipliers += multiplier
         keys = table_keys(clauses, codes, multiplier, *self._known)
         entries = self._entries(clauses, row, keys, codes, is_exact)
@@ -163,11 +172,11 @@ class TablePacker:
             direct = np.full(size, form.NO_POSITION, np.int32)
             direct[key] = position
             self._direct.append(direct)
-            self._rows.append((self._direct_size, size, size, form.TABLE_DIRECT, cost))
+            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost))
             self._direct_size += size
         else:
             entry, capacity = make_hash(key, position)
-            mode = 0 if is_exact else form.TABLE_INEXACT
+            mode = same | (0 if is_exact else TABLE_INEXACT)
             self._hash.append(entry)
             self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost))
             self._hash_size += len(entry) // 2
@@ -177,6 +186,7 @@ class TablePacker:
         """Return the columns."""
         area, size, places, mode, cost = zip(*self._rows, strict=True) if self._rows else ((),) * 5
         return PackedTables(
+            np.array(self._offsets, np.int64),
             np.array(area, np.int64),
             np.array(size, np.int64),
             np.array(places, np.int64),

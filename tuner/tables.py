@@ -20,7 +20,7 @@ from pubsub_cluster.tuner.predicates import SPREAD_MAX, Predicates
 from pubsub_cluster.tuner.source import Clauses
 
 EXACT_KEYS_MAX = 1 << 62
-"""Products of radices up to this make exact keys."""
+"""Sums up to this make exact keys."""
 
 INEXACT_MULTIPLIERS = (1_000_000_007, 998_244_353, 754_974_721, 880_803_841, 469_762_049, 167_772_161)
 """Of the digits of other keys; digits are below 2**31, so that no sum overflows."""
@@ -101,13 +101,27 @@ def radices(schema: TableSchema, predicates: Predicates, configuration: Configur
     ]
 
 
-def multipliers(radix: list[int]) -> tuple[list[int], bool]:
-    """Return the multipliers of a key's digits, and whether keys are exact."""
-    found, product = [], 1
-    for size in radix:
+def first_digits(codes: list[int], predicates: Predicates) -> list[int]:
+    """Return the least digit of each part: the attribute's first point, or cell 0."""
+    return [0 if code & 1 else int(predicates.attribute_point[code >> 1]) for code in codes]
+
+
+def multipliers(radix: list[int], first: list[int]) -> tuple[list[int], bool]:
+    """Return the multipliers of a key's digits, and whether keys are exact.
+
+    Parameters
+    ----------
+    radix : list of int
+        How many digits each part has.
+    first : list of int
+        The least of them.
+    """
+    found, product, sum_max = [], 1, 0
+    for size, least in zip(radix, first, strict=True):
         found.append(product)
+        sum_max += (least + size) * product
         product *= size
-    if product <= EXACT_KEYS_MAX:
+    if sum_max <= EXACT_KEYS_MAX:
         return found, True
     return list(INEXACT_MULTIPLIERS[: len(radix)]), False
 
@@ -260,6 +274,7 @@ def table_keys(
     probability = np.ones(count)
     digits: list[I8] = []
     looked_up = np.empty((count, len(codes)), np.int64)
+    first = first_digits(codes, predicates)
     predicate = clauses.literal >> 1
     positive = (clauses.literal & 1) == 0
     for part, code in enumerate(codes):
@@ -279,9 +294,9 @@ def table_keys(
                 probability = np.repeat(probability, slot_count)
                 digits = [np.repeat(digit, slot_count) for digit in digits]
             point = ways.slot[expand_slices(ways.slot_start[mine], slot_count)]
-            digit = point - predicates.attribute_point[attribute]
+            digit = point
             chance = ways.slot_probability[point]
-        key = key + digit * multiplier[part]
+        key = key + (digit - first[part]) * multiplier[part]
         probability = probability * chance
         digits.append(digit)
     return TableKeys(key, clause, probability, np.stack(digits, axis=1).astype(np.int32), looked_up)

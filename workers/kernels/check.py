@@ -24,7 +24,7 @@ from pubsub_cluster.shm.blob import (
 )
 from pubsub_cluster.workers.kernels._jit import leaf
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of
-from pubsub_cluster.workers.kernels.tables import SEVERAL
+from pubsub_cluster.workers.kernels.tables import SEVERAL, Index
 
 
 @leaf
@@ -206,7 +206,7 @@ def check_flags(start: Any, tables: Any, scratch: Any) -> Any:
     blob = tables.blob
     flag = scratch.flag
     survivor = scratch.survivor
-    head = blob[start]
+    head = blob[Index(start)]
     n = head & ENTRY_MASK
     columns = head >> FLAG_SHIFT
     first = start + 1
@@ -214,28 +214,36 @@ def check_flags(start: Any, tables: Any, scratch: Any) -> Any:
     count = 0
     if columns == 0:
         for entry in range(n):
-            survivor[entry] = entry
+            survivor[Index(entry)] = entry
         count = n
     elif columns == 1:
         for at in range(first, first + n):
-            if flag[blob[at]] != 0:
-                survivor[count] = at - first
+            if flag[Index(blob[Index(at)])] != 0:
+                survivor[Index(count)] = at - first
                 count += 1
     elif columns == 2:
         for at in range(first, first + n):
-            if flag[blob[at]] != 0 and flag[blob[at + n]] != 0:
-                survivor[count] = at - first
+            if flag[Index(blob[Index(at)])] != 0 and flag[Index(blob[Index(at + n)])] != 0:
+                survivor[Index(count)] = at - first
                 count += 1
     elif columns == 3:
         for at in range(first, first + n):
-            if flag[blob[at]] != 0 and flag[blob[at + n]] != 0 and flag[blob[at + 2 * n]] != 0:
-                survivor[count] = at - first
+            if (
+                flag[Index(blob[Index(at)])] != 0
+                and flag[Index(blob[Index(at + n)])] != 0
+                and flag[Index(blob[Index(at + 2 * n)])] != 0
+            ):
+                survivor[Index(count)] = at - first
                 count += 1
     else:
         for at in range(first, first + n):
-            holds = flag[blob[at]] != 0 and flag[blob[at + n]] != 0
-            if holds and flag[blob[at + 2 * n]] != 0 and flag[blob[at + 3 * n]] != 0:
-                survivor[count] = at - first
+            holds = flag[Index(blob[Index(at)])] != 0 and flag[Index(blob[Index(at + n)])] != 0
+            if (
+                holds
+                and flag[Index(blob[Index(at + 2 * n)])] != 0
+                and flag[Index(blob[Index(at + 3 * n)])] != 0
+            ):
+                survivor[Index(count)] = at - first
                 count += 1
     return count, targets
 

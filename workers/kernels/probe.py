@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from pubsub_cluster.shm import blob
-from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT
+from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
 from pubsub_cluster.workers.kernels._jit import leaf
 from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of, point_of
@@ -27,6 +27,7 @@ from pubsub_cluster.workers.kernels.tables import (
     NO_DIGIT,
     PENDING_MAX,
     SEVERAL_DIGITS,
+    Index,
 )
 
 COMBINATIONS_MAX = 1 << 40
@@ -49,7 +50,7 @@ def combination_count(table: Any, tables: Any, scratch: Any) -> Any:
 def expand_keys(table: Any, tables: Any, scratch: Any) -> None:
     """Write the keys of all combinations into `key`; the options of the first part change fastest."""
     key = scratch.key
-    key[0] = 0
+    key[0] = -tables.table_offset[table]
     count = 1
     for part in range(tables.table_part[table], tables.table_part[table + 1]):
         code = tables.part_code[part]
@@ -65,7 +66,7 @@ def expand_keys(table: Any, tables: Any, scratch: Any) -> None:
 @leaf
 def key_of_combination(table: Any, combination: Any, tables: Any, scratch: Any) -> Any:
     """Return the key of one combination, numbered as in `expand_keys`."""
-    key = 0
+    key = -tables.table_offset[table]
     rest = combination
     for part in range(tables.table_part[table], tables.table_part[table + 1]):
         code = tables.part_code[part]
@@ -81,7 +82,9 @@ def key_is_open(table: Any, key: Any, tables: Any, scratch: Any) -> Any:
     rest = key
     for part in range(tables.table_part[table + 1] - 1, tables.table_part[table] - 1, -1):
         multiplier = tables.part_multiplier[part]
-        if not has_option(tables.part_code[part], rest // multiplier, scratch):
+        code = tables.part_code[part]
+        first = 0 if code & 1 else tables.attribute_point[code >> 1]
+        if not has_option(code, first + rest // multiplier, scratch):
             return False
         rest %= multiplier
     return True
@@ -98,17 +101,17 @@ def add_probe(
         partition = partition_of(table, mix_key(key), tables.partition_mine.shape[0])
         if tables.partition_mine[partition] == 0:
             return direct_count, hash_count
-    if (tables.table_mode[table] & TABLE_DIRECT) != 0:
-        at = tables.table_area[table] + key
-        scratch.direct_at[direct_count] = at
+    if (tables.table_mode[Index(table)] & TABLE_DIRECT) != 0:
+        at = tables.table_area[Index(table)] + key
+        scratch.direct_at[Index(direct_count)] = at
         if ask:
             prefetch(tables.table_direct, at)
         return direct_count + 1, hash_count
-    at = tables.table_area[table] + (mix_key(key) & (tables.table_size[table] - 1))
-    scratch.hash_key[hash_count] = key
-    scratch.hash_at[hash_count] = at
-    scratch.hash_table[hash_count] = table
-    scratch.hash_combination[hash_count] = combination
+    at = tables.table_area[Index(table)] + (mix_key(key) & (tables.table_size[Index(table)] - 1))
+    scratch.hash_key[Index(hash_count)] = key
+    scratch.hash_at[Index(hash_count)] = at
+    scratch.hash_table[Index(hash_count)] = table
+    scratch.hash_combination[Index(hash_count)] = combination
     if ask:
         prefetch(tables.table_hash, 2 * at)
     return direct_count, hash_count + 1
@@ -131,20 +134,39 @@ def add_place(table: Any, place: Any, counts: Any, tables: Any, scratch: Any, ho
 
 
 @leaf
-def key_and_count(table: Any, tables: Any, scratch: Any) -> Any:
-    """Return the key of a table where the event has one, and how many it has."""
+def prefix_of(table: Any, tables: Any, scratch: Any) -> Any:
+    """Return the sum over all parts but the last, and `NO_DIGIT`, `SEVERAL_DIGITS` or 0 for one of each."""
     key = 0
-    is_single = True
-    for part in range(tables.table_part[table], tables.table_part[table + 1]):
-        digit = scratch.digit_of[tables.part_code[part]]
+    state = 0
+    for part in range(tables.table_part[Index(table)], tables.table_part[Index(table + 1)] - 1):
+        digit = scratch.digit_of[Index(tables.part_code[Index(part)])]
         if digit == NO_DIGIT:
-            return key, 0
+            return 0, NO_DIGIT
         if digit == SEVERAL_DIGITS:
-            is_single = False
-        key += digit * tables.part_multiplier[part]
-    if is_single:
-        return key, 1
-    return key, combination_count(table, tables, scratch)
+            state = SEVERAL_DIGITS
+        key += digit * tables.part_multiplier[Index(part)]
+    return key, state
+
+
+@leaf
+def add_piece(table: Any, total: Any, done: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> Any:
+    """Add what there is room for of a table with more combinations than pending probes, from `done` on.
+
+    Returns
+    -------
+    tuple of (int, int, int)
+        The counts, and where to go on; 0 when all have been added.
+    """
+    by_place = total > tables.table_places[table]
+    stop = tables.table_places[table] if by_place else total
+    last = min(done + PENDING_MAX - counts[0] - counts[1], stop)
+    for at in range(done, last):
+        if by_place:
+            counts = add_place(table, at, counts, tables, scratch, how)
+        else:
+            key = key_of_combination(table, at, tables, scratch)
+            counts = add_probe(table, key, at, counts, tables, scratch, how)
+    return counts[0], counts[1], 0 if last == stop else last
 
 
 @leaf
@@ -157,20 +179,29 @@ def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any)
         Pending direct and hash probes, and whether all have been added.
     """
     cursor = scratch.cursor
-    table = cursor[CURSOR_TABLE]
+    start = cursor[CURSOR_TABLE]
     done = cursor[CURSOR_COMBINATION]
     direct_count = 0
     hash_count = 0
-    previous = -1
     for entry in range(cursor[CURSOR_ENTRY], events.entry_start[event + 1]):
-        attribute = events.entry_attribute[entry]
-        if attribute == previous:
-            continue
-        previous = attribute
-        table = max(table, tables.attribute_table[attribute])
-        table_stop = tables.attribute_table[attribute + 1]
-        while table < table_stop:
-            key, total = key_and_count(table, tables, scratch)
+        attribute = events.entry_attribute[Index(entry)]
+        table = max(start, tables.attribute_table[Index(attribute)])
+        stop = tables.attribute_table[Index(attribute + 1)]
+        prefix = 0
+        state = NO_DIGIT
+        is_known = False
+        while table < stop:
+            if not is_known or (tables.table_mode[Index(table)] & TABLE_SAME_PREFIX) == 0:
+                prefix, state = prefix_of(table, tables, scratch)
+                is_known = True
+            part = Index(tables.table_part[Index(table + 1)] - 1)
+            digit = scratch.digit_of[Index(tables.part_code[part])]
+            if state == NO_DIGIT or digit == NO_DIGIT:
+                table += 1
+                continue
+            total = 1
+            if state == SEVERAL_DIGITS or digit == SEVERAL_DIGITS:
+                total = combination_count(table, tables, scratch)
             room = PENDING_MAX - direct_count - hash_count
             if total > room and (total <= PENDING_MAX or room == 0):
                 cursor[CURSOR_ENTRY] = entry
@@ -179,38 +210,28 @@ def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any)
                 return direct_count, hash_count, False
             counts = direct_count, hash_count
             if total == 1:
+                key = prefix + digit * tables.part_multiplier[part] - tables.table_offset[Index(table)]
                 counts = add_probe(table, key, 0, counts, tables, scratch, how)
             elif total <= PENDING_MAX:
-                if total > 0:
-                    expand_keys(table, tables, scratch)
+                expand_keys(table, tables, scratch)
                 for at in range(total):
-                    counts = add_probe(table, scratch.key[at], at, counts, tables, scratch, how)
+                    counts = add_probe(table, scratch.key[Index(at)], at, counts, tables, scratch, how)
             else:
-                by_place = total > tables.table_places[table]
-                stop = tables.table_places[table] if by_place else total
-                last = min(done + room, stop)
-                for at in range(done, last):
-                    if by_place:
-                        counts = add_place(table, at, counts, tables, scratch, how)
-                    else:
-                        key = key_of_combination(table, at, tables, scratch)
-                        counts = add_probe(table, key, at, counts, tables, scratch, how)
-                done = last
-                if done < stop:
-                    table -= 1
-                else:
-                    done = 0
+                direct_count, hash_count, done = add_piece(table, total, done, counts, tables, scratch, how)
+                table += 1 if done == 0 else 0
+                continue
             direct_count, hash_count = counts
             table += 1
-        table = 0
+        # Other entries of the attribute find all its tables done.
+        start = max(start, stop)
     return direct_count, hash_count, True
 
 
 @leaf
 def add_blob(position: Any, probe: Any, count: Any, tables: Any, scratch: Any, ask: Any) -> Any:
     """Add a place of the blob to the pending ones."""
-    scratch.blob_at[count] = position
-    scratch.blob_probe[count] = probe
+    scratch.blob_at[Index(count)] = position
+    scratch.blob_probe[Index(count)] = probe
     if ask:
         prefetch(tables.blob, position)
         prefetch(tables.blob, position + LINE_WORDS)
@@ -222,17 +243,17 @@ def resolve_probes(direct_count: Any, hash_count: Any, tables: Any, scratch: Any
     """Read the places of pending probes; return how many lead into the blob."""
     count = 0
     for probe in range(direct_count):
-        position = tables.table_direct[scratch.direct_at[probe]]
+        position = tables.table_direct[Index(scratch.direct_at[Index(probe)])]
         if position >= 0:
             count = add_blob(position, -1, count, tables, scratch, ask)
     for probe in range(hash_count):
-        key = scratch.hash_key[probe]
-        at = scratch.hash_at[probe]
-        while tables.table_hash[2 * at + 1] >= 0:
-            if tables.table_hash[2 * at] == key:
-                count = add_blob(tables.table_hash[2 * at + 1], probe, count, tables, scratch, ask)
+        key = scratch.hash_key[Index(probe)]
+        at = 2 * scratch.hash_at[Index(probe)]
+        while tables.table_hash[Index(at + 1)] >= 0:
+            if tables.table_hash[Index(at)] == key:
+                count = add_blob(tables.table_hash[Index(at + 1)], probe, count, tables, scratch, ask)
                 break
-            at += 1
+            at += 2
     return count
 
 

@@ -81,7 +81,7 @@ def _digits(code: int, labels: dict[int, list[int]], tables: Any) -> list[int]:
         elif tables.point_base[attribute] >= 0:
             point = int(tables.label_point[tables.point_base[attribute] + label])
             if point >= 0:
-                found.add(point - int(tables.attribute_point[attribute]))
+                found.add(point)
     return sorted(found)
 
 
@@ -93,7 +93,8 @@ def _table_places(labels: dict[int, list[int]], tables: Any) -> list[tuple[int, 
         options = [_digits(int(code), labels, tables) for code in tables.part_code[first:stop]]
         area, room = int(tables.table_area[table]), int(tables.table_places[table])
         for digits in itertools.product(*options):
-            key = sum(d * int(m) for d, m in zip(digits, tables.part_multiplier[first:stop], strict=True))
+            products = (d * int(m) for d, m in zip(digits, tables.part_multiplier[first:stop], strict=True))
+            key = sum(products) - int(tables.table_offset[table])
             if not mine[partition_of(table, mix_key(key), count)]:
                 continue
             if tables.table_mode[table] & TABLE_DIRECT:
@@ -115,7 +116,7 @@ def _slot_places(
     slots = [always, *(always - attribute_count + attribute for attribute in labels)]
     slots += [int(tables.attribute_point[-1]) + bit for bit in bits]
     for attribute in labels:
-        slots += [d + int(tables.attribute_point[attribute]) for d in _digits(2 * attribute, labels, tables)]
+        slots += _digits(2 * attribute, labels, tables)
     return [
         (int(tables.cluster_start[cluster]), ())
         for slot in slots

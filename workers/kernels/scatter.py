@@ -9,16 +9,23 @@ from __future__ import annotations
 from typing import Any
 
 from pubsub_cluster.workers.kernels._jit import leaf
-from pubsub_cluster.workers.kernels.tables import NO_DIGIT, SEVERAL, SEVERAL_DIGITS
+from pubsub_cluster.workers.kernels.tables import (
+    NO_DIGIT,
+    PAIR_FAILS,
+    PAIR_HOLDS,
+    SEVERAL,
+    SEVERAL_DIGITS,
+    Index,
+)
 
 
 @leaf
 def point_of(attribute: Any, label: Any, tables: Any) -> Any:
     """Return the point predicate of a label, -1 for none."""
-    base = tables.point_base[attribute]
+    base = tables.point_base[Index(attribute)]
     if base < 0:
         return -1
-    return tables.label_point[base + label]
+    return tables.label_point[Index(base + label)]
 
 
 @leaf
@@ -54,7 +61,7 @@ def list_points(first: Any, stop: Any, room: Any, tables: Any, events: Any, scra
     for entry in range(first, stop):
         point = point_of(attribute, events.entry_label[entry], tables)
         if point >= 0:
-            scratch.option_digit[at] = point - tables.attribute_point[attribute]
+            scratch.option_digit[at] = point
             at += 1
     set_options(2 * attribute, room, at, scratch)
     return at
@@ -80,54 +87,66 @@ def list_cells(first: Any, stop: Any, room: Any, tables: Any, events: Any, scrat
 
 
 @leaf
+def scatter_several(first: Any, stop: Any, room: Any, tables: Any, events: Any, scratch: Any) -> Any:
+    """Write the entries [first, stop) of one attribute into scratch; return the next free option."""
+    attribute = events.entry_attribute[first]
+    for entry in range(first, stop):
+        point = point_of(attribute, events.entry_label[entry], tables)
+        if point >= 0:
+            scratch.flag_pair[point] = PAIR_HOLDS
+    scratch.label_of[attribute] = SEVERAL
+    scratch.several[2 * attribute] = first
+    scratch.several[2 * attribute + 1] = stop
+    return list_points(first, stop, room, tables, events, scratch)
+
+
+@leaf
 def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     """Write labels, digits and flags of one event into scratch."""
-    flag = scratch.flag
-    stop = events.entry_start[event + 1]
     entry = events.entry_start[event]
+    stop = events.entry_start[event + 1]
+    has_cells = tables.slice_label.shape[0] > 0
     room = 0
     while entry < stop:
-        attribute = events.entry_attribute[entry]
         first = entry
-        while entry < stop and events.entry_attribute[entry] == attribute:
-            point = point_of(attribute, events.entry_label[entry], tables)
-            if point >= 0:
-                flag[2 * point] = 1
-                flag[2 * point + 1] = 0
-                scratch.digit_of[2 * attribute] = point - tables.attribute_point[attribute]
+        attribute = events.entry_attribute[Index(entry)]
+        entry += 1
+        while entry < stop and events.entry_attribute[Index(entry)] == attribute:
             entry += 1
-        scratch.label_of[attribute] = events.entry_label[first]
         if entry - first > 1:
-            scratch.label_of[attribute] = SEVERAL
-            scratch.several[2 * attribute] = first
-            scratch.several[2 * attribute + 1] = entry
-            room = list_points(first, entry, room, tables, events, scratch)
-        if tables.slice_start[attribute + 1] > tables.slice_start[attribute]:
+            room = scatter_several(first, entry, room, tables, events, scratch)
+        else:
+            label = events.entry_label[Index(first)]
+            point = point_of(attribute, label, tables)
+            if point >= 0:
+                scratch.flag_pair[Index(point)] = PAIR_HOLDS
+            scratch.label_of[Index(attribute)] = label
+            scratch.digit_of[Index(2 * attribute)] = point
+        if has_cells and tables.slice_start[attribute + 1] > tables.slice_start[attribute]:
             room = list_cells(first, entry, room, tables, events, scratch)
     bit_base = tables.attribute_point[tables.attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
-        literal = 2 * (bit_base + events.bit[at])
-        flag[literal] = 1
-        flag[literal + 1] = 0
+        scratch.flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
 
 
 @leaf
 def clear(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     """Undo `scatter`."""
     for entry in range(events.entry_start[event], events.entry_start[event + 1]):
-        attribute = events.entry_attribute[entry]
-        point = point_of(attribute, events.entry_label[entry], tables)
+        attribute = events.entry_attribute[Index(entry)]
+        code = Index(2 * attribute)
+        point = scratch.digit_of[code]
         if point >= 0:
-            scratch.flag[2 * point] = 0
-            scratch.flag[2 * point + 1] = 1
-        scratch.label_of[attribute] = 0
-        scratch.digit_of[2 * attribute] = NO_DIGIT
-        scratch.digit_of[2 * attribute + 1] = NO_DIGIT
+            scratch.flag_pair[Index(point)] = PAIR_FAILS
+        elif point == SEVERAL_DIGITS:
+            for option in range(scratch.option_count[code]):
+                scratch.flag_pair[scratch.option_digit[scratch.option_start[code] + option]] = PAIR_FAILS
+        scratch.label_of[Index(attribute)] = 0
+        scratch.digit_of[code] = NO_DIGIT
+        scratch.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
     bit_base = tables.attribute_point[tables.attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
-        literal = 2 * (bit_base + events.bit[at])
-        scratch.flag[literal] = 0
-        scratch.flag[literal + 1] = 1
+        scratch.flag_pair[bit_base + events.bit[at]] = PAIR_FAILS
 
 
 @leaf

@@ -4,17 +4,24 @@
 an encoded batch; `Scratch` belongs to one kernel thread and one layout.
 
 A *part code* is ``2 * attribute + by_cell``: what one part of a table's key is made of. A *digit* is the
-number that an event's label gives for it: the rank of the label among the attribute's points, or a cell.
+number that an event's label gives for it: its point, or a cell.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
+
+import numpy as np
+
+Index = np.uintp
+"""In hot loops: an index of this type is not looked at for being negative."""
 
 SEVERAL = -1
 """In `label_of`: the attribute has several values."""
 
 NO_DIGIT, SEVERAL_DIGITS = -1, -2
+PAIR_HOLDS, PAIR_FAILS = (1, 256) if sys.byteorder == "little" else (256, 1)
 PENDING_MAX = 256
 """Probes and clusters on their way at a time."""
 
@@ -34,6 +41,7 @@ class MatchTables(NamedTuple):
     table_part: Any  # int32[T+1]
     part_code: Any  # int32[]
     part_multiplier: Any  # int64[]
+    table_offset: Any  # int64[T]
     table_area: Any  # int64[T]: first item in table_direct, or first entry in table_hash
     table_size: Any  # int64[T]: keys, or entries that a hash is looked up in
     table_places: Any  # int64[T]: items or entries, overflow included
@@ -73,6 +81,7 @@ class Scratch(NamedTuple):
     label_of: Any  # int32[A]: 0 missing, SEVERAL, or the label
     several: Any  # int64[2A]: first and last + 1 entry of an attribute with several values
     flag: Any  # uint8[2F]: by literal of a predicate with a flag: holds
+    flag_pair: Any  # uint16[F]: the same memory, both literals of a predicate at once
     digit_of: Any  # int32[2A]: by part code
     option_start: Any  # int32[2A]: by part code, for SEVERAL_DIGITS
     option_count: Any  # int32[2A]
