@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
-from pubsub_cluster.shm.code_space import I4, U1, CodeSpaces, build_code_spaces, gather_predicates
+from pubsub_cluster.shm.code_space import I4, I8, U1, CodeSpaces, build_code_spaces, gather_predicates
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
 from pubsub_cluster.tuner.access import Ways, find_ways, program_access
+from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
-from pubsub_cluster.tuner.configuration import EMPTY_CONFIGURATION, Configuration, check_configuration
+from pubsub_cluster.tuner.configuration import Configuration, check_configuration
+from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.packing import TablePacker, residual_order, slot_entries
 from pubsub_cluster.tuner.predicates import Predicates, number_predicates
 from pubsub_cluster.tuner.source import (
@@ -56,7 +58,7 @@ class _Work(NamedTuple):
     ways: Ways
     program_code: I4
 
-    def clauses(self, picked: slice | I4) -> Clauses:
+    def clauses(self, picked: slice | I4 | I8) -> Clauses:
         """Return picked clauses with their literals numbered by the layout."""
         found = gather(self.source, picked)
         return found._replace(literal=renumbered(found.literal, self.number))
@@ -78,6 +80,8 @@ def build_layout(
     generation: int,
     partition_count: int = PARTITION_COUNT,
     configuration: Configuration | None = None,
+    constants: CostConstants | None = None,
+    max_bytes: int | None = None,
 ) -> LayoutArrays:
     """Build a layout of all rows below ``counts.rows`` that are not removed at `version`.
 
@@ -93,7 +97,11 @@ def build_layout(
     generation : int
     partition_count : int
     configuration : Configuration, optional
-        Which tables there are.
+        Which tables there are; by default the greedy's choice.
+    constants : CostConstants, optional
+        Of the cost model, as measured on this machine.
+    max_bytes : int, optional
+        Bound of the tables and clusters that the greedy may choose.
 
     Returns
     -------
@@ -119,9 +127,12 @@ def build_layout(
         ways,
         renumbered(source.program_code, number),
     )
-    known = configuration or EMPTY_CONFIGURATION
-    check_configuration(known, np.diff(spaces.label_start))
-    indexed = _index(work, known, partition_count)
+    if configuration is None:
+        configuration = choose_tables(
+            source.clause_count, work.clauses, spaces, predicates, ways, statistics, constants, max_bytes
+        )
+    check_configuration(configuration, np.diff(spaces.label_start))
+    indexed = _index(work, configuration, partition_count)
     bits = predicates.catalogue[predicates.point_count : predicates.flag_count]
     return freeze_layout(
         LayoutArrays(
@@ -158,7 +169,7 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
     lookup = find_lookup(predicates, ways, cells)
     schemas = list(configuration.tables)
     anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
-    by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
+    by_anchor = sorted(range(len(schemas)), key=lambda t: anchor[t])
     codes = [part_codes(schemas[table]) for table in by_anchor]
     table_of = _assign(work, codes, lookup)
 
