@@ -91,17 +91,24 @@ def key_is_open(table: Any, key: Any, tables: Any, scratch: Any) -> Any:
 
 
 @leaf
-def add_probe(
-    table: Any, key: Any, combination: Any, counts: Any, tables: Any, scratch: Any, how: Any
-) -> Any:
-    """Add one probe to the pending ones unless it is of another shard; return the counts (direct, hash)."""
+def add_probe(probe: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> Any:
+    """Add one probe to the pending ones unless it is of another shard.
+
+    Parameters
+    ----------
+    probe : tuple of int
+        Table, its mode, key, combination.
+    counts : tuple of int
+        Pending direct and hash probes; the new ones are returned.
+    """
+    table, mode, key, combination = probe
     direct_count, hash_count = counts
     ask, all_mine = how
     if not all_mine:
         partition = partition_of(table, mix_key(key), tables.partition_mine.shape[0])
         if tables.partition_mine[partition] == 0:
             return direct_count, hash_count
-    if (tables.table_mode[Index(table)] & TABLE_DIRECT) != 0:
+    if (mode & TABLE_DIRECT) != 0:
         at = tables.table_area[Index(table)] + key
         scratch.direct_at[Index(direct_count)] = at
         if ask:
@@ -121,16 +128,16 @@ def add_probe(
 def add_place(table: Any, place: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> Any:
     """Add the probe of whatever key lies at one place of a table, if it is one of the event's."""
     direct_count, hash_count = counts
-    is_direct = (tables.table_mode[table] & TABLE_DIRECT) != 0
+    mode = tables.table_mode[table]
     key = place
-    if not is_direct:
+    if (mode & TABLE_DIRECT) == 0:
         at = 2 * (tables.table_area[table] + place)
         key = tables.table_hash[at]
         if tables.table_hash[at + 1] < 0:
             return direct_count, hash_count
-    if (tables.table_mode[table] & TABLE_INEXACT) == 0 and not key_is_open(table, key, tables, scratch):
+    if (mode & TABLE_INEXACT) == 0 and not key_is_open(table, key, tables, scratch):
         return direct_count, hash_count
-    return add_probe(table, key, -1, (direct_count, hash_count), tables, scratch, how)
+    return add_probe((table, mode, key, -1), (direct_count, hash_count), tables, scratch, how)
 
 
 @leaf
@@ -165,7 +172,7 @@ def add_piece(table: Any, total: Any, done: Any, counts: Any, tables: Any, scrat
             counts = add_place(table, at, counts, tables, scratch, how)
         else:
             key = key_of_combination(table, at, tables, scratch)
-            counts = add_probe(table, key, at, counts, tables, scratch, how)
+            counts = add_probe((table, tables.table_mode[table], key, at), counts, tables, scratch, how)
     return counts[0], counts[1], 0 if last == stop else last
 
 
@@ -191,37 +198,37 @@ def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any)
         state = NO_DIGIT
         is_known = False
         while table < stop:
-            if not is_known or (tables.table_mode[Index(table)] & TABLE_SAME_PREFIX) == 0:
+            mode = tables.table_mode[Index(table)]
+            if not is_known or (mode & TABLE_SAME_PREFIX) == 0:
                 prefix, state = prefix_of(table, tables, scratch)
                 is_known = True
             part = Index(tables.table_part[Index(table + 1)] - 1)
             digit = scratch.digit_of[Index(tables.part_code[part])]
+            room = PENDING_MAX - direct_count - hash_count
+            counts = direct_count, hash_count
+            if (state | digit) >= 0 and room > 0:
+                key = prefix + digit * tables.part_multiplier[part] - tables.table_offset[Index(table)]
+                direct_count, hash_count = add_probe((table, mode, key, 0), counts, tables, scratch, how)
+                table += 1
+                continue
             if state == NO_DIGIT or digit == NO_DIGIT:
                 table += 1
                 continue
-            total = 1
-            if state == SEVERAL_DIGITS or digit == SEVERAL_DIGITS:
-                total = combination_count(table, tables, scratch)
-            room = PENDING_MAX - direct_count - hash_count
+            total = combination_count(table, tables, scratch)
             if total > room and (total <= PENDING_MAX or room == 0):
                 cursor[CURSOR_ENTRY] = entry
                 cursor[CURSOR_TABLE] = table
                 cursor[CURSOR_COMBINATION] = done
                 return direct_count, hash_count, False
-            counts = direct_count, hash_count
-            if total == 1:
-                key = prefix + digit * tables.part_multiplier[part] - tables.table_offset[Index(table)]
-                counts = add_probe(table, key, 0, counts, tables, scratch, how)
-            elif total <= PENDING_MAX:
+            if total <= PENDING_MAX:
                 expand_keys(table, tables, scratch)
                 for at in range(total):
-                    counts = add_probe(table, scratch.key[Index(at)], at, counts, tables, scratch, how)
+                    key = scratch.key[Index(at)]
+                    counts = add_probe((table, mode, key, at), counts, tables, scratch, how)
+                direct_count, hash_count = counts
             else:
                 direct_count, hash_count, done = add_piece(table, total, done, counts, tables, scratch, how)
-                table += 1 if done == 0 else 0
-                continue
-            direct_count, hash_count = counts
-            table += 1
+            table += 1 if done == 0 else 0
         # Other entries of the attribute find all its tables done.
         start = max(start, stop)
     return direct_count, hash_count, True

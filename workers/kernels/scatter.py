@@ -88,24 +88,20 @@ def list_cells(first: Any, stop: Any, room: Any, tables: Any, events: Any, scrat
 
 @leaf
 def scatter_several(first: Any, stop: Any, room: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """Write the entries [first, stop) of one attribute into scratch; return the next free option."""
+    """Note that the entries [first, stop) are of one attribute; return the next free option."""
     attribute = events.entry_attribute[first]
-    for entry in range(first, stop):
-        point = point_of(attribute, events.entry_label[entry], tables)
-        if point >= 0:
-            scratch.flag_pair[point] = PAIR_HOLDS
     scratch.label_of[attribute] = SEVERAL
     scratch.several[2 * attribute] = first
     scratch.several[2 * attribute + 1] = stop
+    scratch.digit_of[2 * attribute] = NO_DIGIT
     return list_points(first, stop, room, tables, events, scratch)
 
 
 @leaf
-def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
-    """Write labels, digits and flags of one event into scratch."""
+def scatter_runs(event: Any, has_cells: Any, tables: Any, events: Any, scratch: Any) -> None:
+    """List the options of attributes with several values, and the cells of all."""
     entry = events.entry_start[event]
     stop = events.entry_start[event + 1]
-    has_cells = tables.slice_label.shape[0] > 0
     room = 0
     while entry < stop:
         first = entry
@@ -115,15 +111,28 @@ def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
             entry += 1
         if entry - first > 1:
             room = scatter_several(first, entry, room, tables, events, scratch)
-        else:
-            label = events.entry_label[Index(first)]
-            point = point_of(attribute, label, tables)
-            if point >= 0:
-                scratch.flag_pair[Index(point)] = PAIR_HOLDS
-            scratch.label_of[Index(attribute)] = label
-            scratch.digit_of[Index(2 * attribute)] = point
         if has_cells and tables.slice_start[attribute + 1] > tables.slice_start[attribute]:
             room = list_cells(first, entry, room, tables, events, scratch)
+
+
+@leaf
+def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
+    """Write labels, digits and flags of one event into scratch."""
+    previous = -1
+    is_plain = tables.slice_label.shape[0] == 0
+    has_cells = not is_plain
+    for entry in range(events.entry_start[event], events.entry_start[event + 1]):
+        attribute = events.entry_attribute[Index(entry)]
+        label = events.entry_label[Index(entry)]
+        point = point_of(attribute, label, tables)
+        if point >= 0:
+            scratch.flag_pair[Index(point)] = PAIR_HOLDS
+        scratch.label_of[Index(attribute)] = label
+        scratch.digit_of[Index(2 * attribute)] = point
+        is_plain &= attribute != previous
+        previous = attribute
+    if not is_plain:
+        scatter_runs(event, has_cells, tables, events, scratch)
     bit_base = tables.attribute_point[tables.attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
         scratch.flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
