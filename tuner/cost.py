@@ -68,7 +68,7 @@ class Block(NamedTuple):
         Clauses with nu > 0.
     literal_count : float64[n]
     tests_max : float64[n]
-        Residuals evaluated when there are endlessly many that pass like the clause's own.
+        Residuals evaluated beyond the first, were there endlessly many that pass like the clause's own.
     cost : float64[n]
         Of the best slot, per event, nanoseconds.
     """
@@ -167,7 +167,8 @@ def make_block(
     passes = np.clip(problem.predicate_probability, NU_LEAST, 1.0 - NU_LEAST)[predicate]
     passes = np.where(positive, passes, 1.0 - passes)
     log_total = np.bincount(column, np.log(passes), minlength=len(clause))
-    tests_max = 1.0 / np.maximum(1.0 - np.exp(log_total / np.maximum(count, 1)), NU_LEAST)
+    passing = np.exp(log_total / np.maximum(count, 1))
+    tests_max = passing / np.maximum(1.0 - passing, NU_LEAST)
     literal_count = count.astype(np.float64)
 
     left = np.minimum(
