@@ -35,14 +35,15 @@ LOAD_STEP = 20_000
 def expressions(rules: Rules, first: int, stop: int) -> Iterator[dict[str, Any]]:
     """Yield subscriptions [first, stop) as a client makes them; conjunctions only."""
     assert rules.clauses_each == 1
-    atoms = [_atom(rules, predicate) for predicate in range(len(rules.attribute))]
+    atoms = [atom(rules, predicate) for predicate in range(len(rules.attribute))]
     literal, start = rules.literal.tolist(), rules.start.tolist()
     for row in range(first, stop):
         parts = [atoms[number] for number in literal[start[row] : start[row + 1]]]
         yield {"id": str(row + 1), "expr": {"and": parts}}
 
 
-def _atom(rules: Rules, predicate: int) -> dict[str, Any]:
+def atom(rules: Rules, predicate: int) -> dict[str, Any]:
+    """Return a predicate in the JSON form of expressions."""
     domain = rules.domains[int(rules.attribute[predicate])]
     member = rules.member[rules.member_start[predicate] : rules.member_start[predicate + 1]].tolist()
     if member:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pubsub_cluster.benchmarks.workloads import draw
-from pubsub_cluster.benchmarks.workloads.papers import TOP
-from pubsub_cluster.benchmarks.workloads.rules import MISSING, Domain, Events, Rules, interval_rules
+from pubsub_cluster.benchmarks.workloads.rules import MISSING, TOP, Domain, Events, Rules, interval_rules
 
 SHAPES = {
     "giant-cluster": "all subscriptions share their only equality; a range of 1 % decides",

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pubsub_cluster.benchmarks.workloads import draw
-from pubsub_cluster.benchmarks.workloads.rules import Domain, Events, Rules, interval_rules
-
-TOP = (1 << 26) - 1  # larger than any value: an open end
+from pubsub_cluster.benchmarks.workloads.rules import TOP, Domain, Events, Rules, interval_rules
 
 
 @dataclass(frozen=True)

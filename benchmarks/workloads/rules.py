@@ -20,6 +20,7 @@ from pubsub_cluster.shm.catalogue_bulk import RowColumns, decimal_ids
 I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
 MISSING = np.iinfo(np.int32).min
+TOP = (1 << 25) - 1  # larger than any value: an open end
 
 
 class Domain(NamedTuple):
@@ -129,17 +130,17 @@ def interval_rules(domains: tuple[Domain, ...], attribute: I4, lo: I4, hi: I4, s
         Of each literal.
     start : int64[n+1]
     """
-    # Distinct (attribute, lo, hi) through one sortable number: 12 bits, 26 bits, 26 bits.
-    key = (attribute.astype(np.int64) << 52) | (lo.astype(np.int64) << 26) | hi.astype(np.int64)
+    # Distinct (attribute, lo, hi) through one sortable number: 13 bits, 25 bits, 25 bits.
+    assert len(domains) <= 1 << 13 and int(lo.min(initial=0)) >= 0 and int(hi.max(initial=0)) <= TOP
+    key = (attribute.astype(np.int64) << 50) | (lo.astype(np.int64) << 25) | hi.astype(np.int64)
     distinct, number = np.unique(key, return_inverse=True)
-    mask = (1 << 26) - 1
     predicate_count = len(distinct)
     number = sorted_within(number.astype(np.int32), start)
     return Rules(
         domains,
-        (distinct >> 52).astype(np.int32),
-        ((distinct >> 26) & mask).astype(np.int32),
-        (distinct & mask).astype(np.int32),
+        (distinct >> 50).astype(np.int32),
+        ((distinct >> 25) & TOP).astype(np.int32),
+        (distinct & TOP).astype(np.int32),
         np.zeros(predicate_count, bool),
         np.zeros(predicate_count + 1, np.int64),
         np.zeros(0, np.int32),
