@@ -13,7 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
-from pubsub_cluster.shm.code_space import I4, I8, U1, CodeSpaces, build_code_spaces, gather_predicates
+from pubsub_cluster.shm.code_space import (
+    I4,
+    I8,
+    U1,
+    CodeSpaces,
+    build_code_spaces,
+    expand_slices,
+    gather_predicates,
+)
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
 from pubsub_cluster.tuner.access import Ways, find_ways, program_access
 from pubsub_cluster.tuner.choice import choose_tables
@@ -34,7 +42,6 @@ from pubsub_cluster.tuner.source import (
 from pubsub_cluster.tuner.statistics import EventSample, LabelStatistics
 from pubsub_cluster.tuner.tables import (
     DENSE_ITEMS_MAX,
-    SLOT,
     Lookup,
     assign_block,
     find_lookup,
@@ -169,16 +176,13 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
     lookup = find_lookup(predicates, ways, cells)
     schemas = list(configuration.tables)
     anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
-    by_anchor = sorted(range(len(schemas)), key=lambda t: anchor[t])
+    by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
     codes = [part_codes(schemas[table]) for table in by_anchor]
-    table_of = _assign(work, codes, lookup)
+    clause, bound = _by_table(_assign(work, codes, lookup), len(codes))
 
     order = residual_order(predicates, ways)
     blob = BlobWriter(4 * work.source.clause_count + 1024)
     packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob)
-    clause = np.argsort(table_of, kind="stable").astype(np.int32)
-    bound = np.searchsorted(table_of[clause], np.arange(SLOT, len(codes) + 1))
-    del table_of
     row_count = len(work.source.row_catalogue)
     times = np.zeros(row_count, np.uint8)
     for number, table in enumerate(by_anchor):
@@ -215,6 +219,22 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
         "partition_cost": cost,
     }
     return _Indexed(columns, (times > 1).astype(np.uint8), packer.entry_count_max(clusters))
+
+
+def _by_table(table_of: I4, table_count: int) -> tuple[I4, I8]:
+    """Return the clauses by table, and the bounds of `SLOT` and of each table; block by block."""
+    counts = np.zeros((-(-len(table_of) // BLOCK_CLAUSES), table_count + 2), np.int64)
+    blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(table_of), BLOCK_CLAUSES)]
+    for number, block in enumerate(blocks):
+        counts[number] = np.bincount(table_of[block] - NEVER, minlength=table_count + 2)
+    bound = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))))
+    start = bound[:-1] + np.cumsum(counts, axis=0) - counts
+    clause = np.empty(len(table_of), np.int32)
+    small = np.int16 if table_count < 1 << 15 else np.int32  # sorted by radix
+    for number, block in enumerate(blocks):
+        order = np.argsort(table_of[block].astype(small), kind="stable")
+        clause[expand_slices(start[number], counts[number])] = block.start + order
+    return clause, bound[1:]
 
 
 def _starts(counts: list[int]) -> I4:

@@ -59,11 +59,22 @@ class Entries(NamedTuple):
 
 
 class Sections(NamedTuple):
-    """Packed sections, in order of their keys; `start` counts words of the whole blob."""
+    """Packed sections, in order of their keys.
+
+    Attributes
+    ----------
+    key : int64[s]
+    start : int64[s]
+        Word of the whole blob.
+    entry_count : int64[s]
+    entry : int64[s]
+        One of the entries of each.
+    """
 
     key: I8
     start: I8
     entry_count: I8
+    entry: I8
 
 
 class BlobWriter:
@@ -121,7 +132,7 @@ def pack_entries(entries: Entries, inline: I4, is_chained: bool, blob: BlobWrite
     count = len(order)
     if count == 0:
         none = np.zeros(0, np.int64)
-        return Sections(none, none, none)
+        return Sections(none, none, none, none)
     group_begin = np.flatnonzero(new_group)
     group_size = np.diff(np.append(group_begin, count))
     _sort_large_groups(entries, order, group_begin, group_size)
@@ -157,7 +168,7 @@ def pack_entries(entries: Entries, inline: I4, is_chained: bool, blob: BlobWrite
         at = at + 1 + digit_count
     at = _write_runs(out, at, run_count, first_literal, begin, size)
     _write_columns(out, at, order, begin, size, shape, run_count > 0, entries, inline)
-    return Sections(key, start, size)
+    return Sections(key, start, size, order[begin])
 
 
 def _sorted_groups(entries: Entries) -> tuple[I8, npt.NDArray[np.bool_]]:

@@ -97,7 +97,7 @@ def make_residuals(
     literal, owner = clauses.literal[is_residual], clauses.owner[is_residual]
     column = order.column[literal >> 1].astype(np.int64)
     bits = max(len(order.literal) - 1, 1).bit_length()
-    word = owner << 2 | column
+    word = owner.astype(np.int64) << 2 | column
     numbers = [np.bincount(owner[column == sort], minlength=count) for sort in (0, 1, 2)]
     word = (word << 1 | is_cell[is_residual]) << bits | order.rank[literal]
     word.sort()
@@ -227,11 +227,8 @@ class TablePacker:
         table = len(self._rows)
         partition = form.partition_of(table, form.mix_key(keys.key), count)
         cost = np.bincount(partition, keys.probability * ENTRY_NS, minlength=count)
-        if len(sections.key):
-            # Entries of a key have the same probability, as far as the key is exact.
-            order = np.argsort(keys.key, kind="stable")
-            at = order[np.searchsorted(keys.key[order], sections.key)]
-            cost += np.bincount(partition[at], keys.probability[at] * CLUSTER_NS, minlength=count)
+        at = sections.entry
+        cost += np.bincount(partition[at], keys.probability[at] * CLUSTER_NS, minlength=count)
         self.partition_cost += cost
         return float(cost.sum())
 

@@ -6,6 +6,7 @@ subscriptions may not need several times the memory of its result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,35 +54,59 @@ class Clauses(NamedTuple):
     ----------
     start : int64[m+1]
     literal : int32[]
-    owner : int64[]
+    owner : int32[]
         Which of the m clauses each literal belongs to.
     """
 
     start: I8
     literal: I4
-    owner: I8
+    owner: I4
 
 
 def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Source:
     """List rows below ``counts.rows`` that are not removed at `version`, by handle, and what they have."""
-    removed = columns.removed_version[: counts.rows]
-    rows = np.flatnonzero((removed == 0) | (removed > version)).astype(np.int32)
-    handles = columns.handle[rows]
-    if np.any(handles[1:] < handles[:-1]):
-        rows = rows[np.argsort(handles, kind="stable")]
-    del handles
+    rows = np.concatenate([np.zeros(0, np.int32), *_live_rows(columns, counts.rows, version)])
+    if not _ascend(columns.handle, rows):
+        rows = rows[np.argsort(columns.handle[rows], kind="stable")]
+    blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(rows), BLOCK_CLAUSES)]
+    clause_total = sum(int(_clause_count(columns, rows[block]).sum()) for block in blocks)
+    clause, clause_row = np.empty(clause_total, np.int32), np.empty(clause_total, np.int32)
+    program_rows = [np.zeros(0, np.int64)]
+    at = 0
+    for block in blocks:
+        mine = rows[block]
+        count = _clause_count(columns, mine)
+        stop = at + int(count.sum())
+        clause[at:stop] = expand_slices(columns.clause_start[mine], count)
+        clause_row[at:stop] = np.repeat(np.arange(block.start, block.start + len(mine)), count)
+        program_rows.append(block.start + np.flatnonzero(columns.program_size[mine]))
+        at = stop
 
-    program_size = columns.program_size[rows]
-    clause_count = np.where(program_size > 0, 0, columns.clause_count[rows])
-    clause = expand_slices(columns.clause_start[rows], clause_count).astype(np.int32)
-    clause_row = np.repeat(np.arange(len(rows), dtype=np.int32), clause_count)
-
-    program_row = np.flatnonzero(program_size > 0)
-    size = program_size[program_row].astype(np.int64)
+    program_row = np.concatenate(program_rows)
+    size = columns.program_size[rows[program_row]].astype(np.int64)
     code = columns.program[expand_slices(columns.program_start[rows[program_row]], size)]
     program_start = np.zeros(len(program_row) + 1, np.int64)
     np.cumsum(size, out=program_start[1:])
     return Source(columns, rows, clause, clause_row, program_row, program_start, code)
+
+
+def _live_rows(columns: Any, row_count: int, version: int) -> Iterator[I4]:
+    """Give the rows that are not removed at `version`, block by block."""
+    for first in range(0, row_count, BLOCK_CLAUSES):
+        removed = columns.removed_version[first : min(first + BLOCK_CLAUSES, row_count)]
+        yield (first + np.flatnonzero((removed == 0) | (removed > version))).astype(np.int32)
+
+
+def _clause_count(columns: Any, rows: I4) -> I8:
+    """Return the clauses of rows; none where they are stored as a program."""
+    found: I8 = np.where(columns.program_size[rows] > 0, 0, columns.clause_count[rows]).astype(np.int64)
+    return found
+
+
+def _ascend(handle: Any, rows: I4) -> bool:
+    """Say whether the handles of rows ascend; block by block."""
+    blocks = (handle[rows[first : first + BLOCK_CLAUSES + 1]] for first in range(0, len(rows), BLOCK_CLAUSES))
+    return all(bool((block[1:] >= block[:-1]).all()) for block in blocks)
 
 
 def predicates_in_use(source: Source, predicate_count: int) -> I4:
@@ -100,7 +125,7 @@ def gather(source: Source, picked: Any) -> Clauses:
     start = np.zeros(len(clause) + 1, np.int64)
     np.cumsum(count, out=start[1:])
     literal = source.columns.literal[expand_slices(source.columns.clause_literal_start[clause], count)]
-    return Clauses(start, literal, np.repeat(np.arange(len(clause)), count))
+    return Clauses(start, literal, np.repeat(np.arange(len(clause), dtype=np.int32), count))
 
 
 def renumbered(codes: I4, number: I4) -> I4:

@@ -223,12 +223,14 @@ def assign_block(
 
 def _lists_by_code(
     clauses: Clauses, wanted: set[int], predicates: Predicates, lookup: Lookup
-) -> dict[int, tuple[I8, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
+) -> dict[int, tuple[I4, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
     """Return clause, cost and keys of what can be looked up by each part code; the cheapest of a clause."""
     found = {}
     predicate = clauses.literal >> 1
     positive = (clauses.literal & 1) == 0
-    attribute = predicates.attribute[predicate]
+    attribute = predicates.test[:, 0][predicate]
+    if len(predicates.attribute_point) <= 1 << 15:
+        attribute = attribute.astype(np.int16)  # sorted by radix
     for by_cell in (0, 1):
         codes = [code for code in wanted if code & 1 == by_cell]
         if not codes:
@@ -238,7 +240,9 @@ def _lists_by_code(
         at = at[np.argsort(attribute[at], kind="stable")]
         by_attribute = attribute[at]
         for code in codes:
-            first, stop = np.searchsorted(by_attribute, (code >> 1, (code >> 1) + 1))
+            # Of the same type, or the whole array would be converted.
+            ends = np.array((code >> 1, (code >> 1) + 1), by_attribute.dtype)
+            first, stop = np.searchsorted(by_attribute, ends)
             mine = at[first:stop]
             if not len(mine):
                 continue
@@ -248,7 +252,7 @@ def _lists_by_code(
     return found
 
 
-def _cheapest(owner: I8, cost: npt.NDArray[np.float32], at: I8) -> I8:
+def _cheapest(owner: I4, cost: npt.NDArray[np.float32], at: I8) -> I8:
     """Of `at`, whose owners ascend, return the cheapest of each owner (the first of equals)."""
     if not np.any(owner[1:] == owner[:-1]):
         return at
@@ -277,11 +281,12 @@ def table_keys(
     first = first_digits(codes, predicates)
     predicate = clauses.literal >> 1
     positive = (clauses.literal & 1) == 0
+    attributes = predicates.test[:, 0][predicate]
     for part, code in enumerate(codes):
-        attribute = code >> 1
-        cost = lookup.cost[code & 1][predicate]
-        at = np.flatnonzero(positive & (cost < NOT_HERE) & (predicates.attribute[predicate] == attribute))
-        at = _cheapest(clauses.owner[at], cost[at], at)
+        at = np.flatnonzero(positive & (attributes == code >> 1))
+        cost = lookup.cost[code & 1][predicate[at]]
+        at, cost = at[cost < NOT_HERE], cost[cost < NOT_HERE]
+        at = _cheapest(clauses.owner[at], cost, at)
         looked_up[:, part] = at
         mine = predicate[at][clause]
         if code & 1:
