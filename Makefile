@@ -43,13 +43,13 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m pubsub_cluster.shm.columns
 	$(BIN)/python -m pubsub_cluster.cli.reference
 	$(BIN)/python -m pubsub_cluster.cli.configuration
-	$(BIN)/python -m benchmarks.figures
+	$(BIN)/python -m pubsub_cluster.benchmarks.figures
 
 docs-check: $(VENV)/.installed-dev
 	$(BIN)/python -m pubsub_cluster.shm.columns --check
 	$(BIN)/python -m pubsub_cluster.cli.reference --check
 	$(BIN)/python -m pubsub_cluster.cli.configuration --check
-	$(BIN)/python -m benchmarks.figures --check
+	$(BIN)/python -m pubsub_cluster.benchmarks.figures --check
 
 # The same tests three ways: as plain Python under coverage, compiled, and compiled with bounds checks.
 kernels: $(VENV)/.installed-dev

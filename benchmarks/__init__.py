@@ -1,0 +1,1 @@
+"""Named workloads, rival matchers and the measurements that the documents quote."""

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
@@ -41,7 +37,17 @@ CARDINALITY = {
     **{"aircraft": 40, "operator": 30, "alliance": 4, "region": 12, "state": 50, "city": 100, "country": 20},
     **{"weather": 15, "runway": 12, "remark": 500, "crew": 900, "service": 5, "code": 60},
 }
-NUMBERS = ("month", "day", "hour", "minute", "flight", "dep_delay", "arr_delay", "air_time", "distance")
+NUMBERS: tuple[str, ...] = (
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "flight",
+    "dep_delay",
+    "arr_delay",
+    "air_time",
+    "distance",
+)
 NUMBERS += ("seats", "wind", "visibility")
 
 

@@ -1,6 +1,6 @@
 """Measure the main job end to end: start, load, match the flights through a client, the whole demonstration.
 
-    python -m benchmarks.main_job
+    python -m pubsub_cluster.benchmarks.main_job
 
 Answers are checked inside the timed passes: the number of matches of all flights is asserted against that of
 an independent run of the demonstration with the same seed, which itself is checked against the naive matcher.
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import orjson
 
-from benchmarks.record import Figure, write
 from pubsub_cluster import Cluster
+from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.cli.demo.alerts import draw_alerts
 from pubsub_cluster.cli.demo.flights import read_flights
 from pubsub_cluster.cli.demo.stream import publish_flights

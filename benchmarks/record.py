@@ -19,6 +19,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIELDS = (
+    "workload",
+    "subscriptions",
     "figure",
     "value",
     "unit",
@@ -29,6 +31,7 @@ FIELDS = (
     "commit",
     "cpu",
     "cores",
+    "pinning",
     "python",
     "numpy",
     "numba",
@@ -50,6 +53,9 @@ class Figure(NamedTuple):
     spread : str
         How far repeats lay apart; empty for a single run.
     seed : int or None
+    workload : str
+    subscriptions : int or None
+        Of the workload; empty for a benchmark that is none.
     """
 
     figure: str
@@ -58,6 +64,8 @@ class Figure(NamedTuple):
     target: str = ""
     spread: str = ""
     seed: int | None = None
+    workload: str = ""
+    subscriptions: int | None = None
 
 
 def cpu_model() -> str:
@@ -75,26 +83,53 @@ def commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def write(name: str, figures: Iterable[Figure]) -> Path:
-    """Write the CSV of one benchmark, replacing the last run's; return its path."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    facts = {
+def facts() -> dict[str, str]:
+    """Return what every line says about the machine and the moment."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "cpu": cpu_model(),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cores": str(len(allowed)),
+        "pinning": "none" if len(allowed) == os.cpu_count() else ",".join(map(str, allowed)),
         "python": platform.python_version(),
         "numpy": importlib.metadata.version("numpy"),
         "numba": importlib.metadata.version("numba"),
         "load": f"{os.getloadavg()[0]:.2f}",
     }
+
+
+def write(name: str, figures: Iterable[Figure], keep_others: bool = False) -> Path:
+    """Write the CSV of one benchmark; return its path.
+
+    Parameters
+    ----------
+    name : str
+    figures : iterable of Figure
+    keep_others : bool
+        Keep the earlier lines of other workloads and sizes; else the last run's lines are all replaced.
+    """
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    now = facts()
+    lines = [
+        {
+            **figure._asdict(),
+            "value": f"{figure.value:.6g}",
+            "seed": "" if figure.seed is None else str(figure.seed),
+            "subscriptions": "" if figure.subscriptions is None else str(figure.subscriptions),
+            **now,
+        }
+        for figure in figures
+    ]
+    if keep_others:
+        replaced = {(line["workload"], line["subscriptions"]) for line in lines}
+        lines += [line for line in read(name) if (line["workload"], line["subscriptions"]) not in replaced]
+        lines.sort(key=lambda line: (line["workload"], int(line["subscriptions"] or 0)))
     path = RESULTS / f"{name}.csv"
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
+        writer = csv.DictWriter(file, FIELDS, restval="")
         writer.writeheader()
-        for figure in figures:
-            seed = "" if figure.seed is None else str(figure.seed)
-            writer.writerow({**figure._asdict(), "value": f"{figure.value:.6g}", "seed": seed, **facts})
+        writer.writerows(lines)
     return path
 
 

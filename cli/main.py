@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "publish": "pubsub_cluster.cli.publish:publish",
     "listen": "pubsub_cluster.cli.listen:listen",
     "tune": "pubsub_cluster.cli.tune:tune",
+    "bench": "pubsub_cluster.cli.bench:bench",
     "doctor": "pubsub_cluster.cli.doctor:doctor",
     "demo": "pubsub_cluster.cli.demo.command:demo",
 }

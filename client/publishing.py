@@ -101,6 +101,7 @@ def payload_of(batch: Any) -> Payload:
     """
     # Imported here: a client that only subscribes needs none of it.
     from pubsub_cluster.language import batch as batches
+    from pubsub_cluster.language.payload_arrow import is_arrow
 
     if isinstance(batch, batches.Payload):
         return batch
@@ -108,7 +109,7 @@ def payload_of(batch: Any) -> Payload:
         return batches.payload_from_json(batch.encode())
     if isinstance(batch, bytes | bytearray | memoryview):
         return batches.payload_from_json(bytes(batch))
-    if isinstance(batch, Mapping):
+    if isinstance(batch, Mapping) or is_arrow(batch):
         return batches.payload_from_columns(batch)
     if isinstance(batch, Sequence):
         return batches.payload_from_dicts(batch)

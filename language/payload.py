@@ -23,6 +23,8 @@ import numpy.typing as npt
 
 from pubsub_cluster.language.errors import CallerError, EventError
 from pubsub_cluster.language.events import flatten_event
+from pubsub_cluster.language.payload_arrow import columns_of_arrow, is_arrow, values_of_arrow
+from pubsub_cluster.language.payload_text import Utf8Values, utf8_of_array
 from pubsub_cluster.language.values import encode_texts
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -108,24 +110,26 @@ def payload_from_json(data: bytes | bytearray | memoryview | str) -> Payload:
     return _rows_payload("json", lines, {})
 
 
-def payload_from_columns(columns: Mapping[str, Any]) -> Payload:
+def payload_from_columns(columns: Any) -> Payload:
     """Return a payload of events given as columns of equal length.
 
     Parameters
     ----------
-    columns : mapping of str to array or list
-        One value per event: integers, floats, booleans or text as NumPy arrays, masked arrays, lists or
-        anything `numpy.asarray` takes; ``datetime64`` becomes integer microseconds. None, NaT and masked
-        values are missing. A float NaN is a value, which the cluster refuses. Columns of mixed or other
-        Python values (lists for several values, say) are sent as rows.
+    columns : mapping of str to array or list, or an Arrow table or record batch
+        One value per event: integers, floats, booleans or text as NumPy arrays, masked arrays, Arrow arrays,
+        lists or anything `numpy.asarray` takes; ``datetime64`` becomes integer microseconds. None, NaT and
+        masked values are missing. A float NaN is a value, which the cluster refuses. Columns of mixed or
+        other Python values (lists for several values, say) are sent as rows.
 
     Raises
     ------
     CallerError
         Columns of different length or of more than one dimension, or a dtype that is not carried.
     """
+    if (of_arrow := columns_of_arrow(columns)) is not None:
+        columns = of_arrow
     prepared = {name: _Column.of(name, values) for name, values in columns.items()}
-    counts = {name: len(column.values) for name, column in prepared.items()}
+    counts = {name: column.size for name, column in prepared.items()}
     if len(set(counts.values())) > 1:
         raise CallerError("the columns have different lengths", seen=counts)
     event_count = next(iter(counts.values()), 0)
@@ -142,15 +146,24 @@ def payload_from_columns(columns: Mapping[str, Any]) -> Payload:
 
 
 class _Column(NamedTuple):
-    """One column: an array of a carried dtype or a list of Python values, and where it has values."""
+    """One column: an array of a carried dtype, texts, or a list of Python values, and where it has values."""
 
-    values: npt.NDArray[Any] | list[Any]
+    values: npt.NDArray[Any] | Utf8Values | list[Any]
     valid: npt.NDArray[np.bool_] | None
+
+    @property
+    def size(self) -> int:
+        """Number of values, missing ones included."""
+        return len(self.values.offsets) - 1 if isinstance(self.values, Utf8Values) else len(self.values)
 
     @classmethod
     def of(cls, name: str, given: Any) -> _Column:
         valid = None
-        if isinstance(given, np.ma.MaskedArray):
+        if is_arrow(given):
+            given, valid = values_of_arrow(given)
+            if isinstance(given, Utf8Values):
+                return cls(given, valid)
+        elif isinstance(given, np.ma.MaskedArray):
             valid = ~np.ma.getmaskarray(given)
             given = given.data
         if isinstance(given, list | tuple):
@@ -162,7 +175,9 @@ class _Column(NamedTuple):
             known = ~np.isnat(array)
             array = array.astype("datetime64[us]").astype(np.int64)
             valid = known if valid is None else valid & known
-        if array.dtype.kind in "OU":
+        if array.dtype.kind == "U" and (texts := utf8_of_array(array)) is not None:
+            return cls(texts, valid)
+        if array.dtype.kind in "OUT":
             return cls(array.tolist(), valid)
         if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
             raise CallerError(
@@ -185,6 +200,8 @@ class _Column(NamedTuple):
                 filler = next((value for value, kept in zip(values, keep, strict=True) if kept), 0)
                 values = [value if kept else filler for value, kept in zip(values, keep, strict=True)]
             typed = _list_buffers(values)
+        elif isinstance(values, Utf8Values):
+            typed = "utf8", [_bytes_of(values.offsets), _bytes_of(values.data)]
         else:
             typed = _array_buffers(values, valid)
         if typed is None:

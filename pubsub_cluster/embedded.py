@@ -16,7 +16,7 @@ from pubsub_cluster.client.publishing import payload_of
 from pubsub_cluster.coordinator.batches import Clock
 from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages
 from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.language.batch import check_payload, decode_payload
+from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.json_form import expression_to_json
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
@@ -129,17 +129,17 @@ class Engine:
         """
         payload = payload_of(batch)
         check_payload(payload.header, payload.buffers, self._limits)
-        raw = decode_payload(payload.header, payload.buffers, self._schema, self._limits)
+        events = self._matcher.read(payload.header, payload.buffers)
         now_us = self._clock.at(at)
-        result = self._matcher.match(raw, self.generation, self._catalogue.counts())
+        result = self._matcher.match_batch(events, self.generation, self._catalogue.counts())
         page = ShardPage(0, np.diff(result.event_offsets).astype(np.int32), result.rows)
         merged = merge_pages(
-            [page], raw.event_count, self._reader, self._registry.version, now_us, raw.refused
+            [page], events.event_count, self._reader, self._registry.version, now_us, events.refused
         )
-        self._sample.add(raw)
-        refused: dict[int, PubSubError] = {**raw.refused, **payload.refused}
+        self._sample.add(events.raw)
+        refused: dict[int, PubSubError] = {**events.refused, **payload.refused}
         return Matches(
-            raw.event_count,
+            events.event_count,
             len(merged.handles),
             merged.offsets,
             merged.handles,

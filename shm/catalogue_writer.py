@@ -10,7 +10,7 @@ Equal predicates, attributes and owners are stored once. An append that fails ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import add, gt
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
+from pubsub_cluster.shm.catalogue_bulk import RowColumns, numbered_literals
 from pubsub_cluster.shm.catalogue_codec import Heap, encode_predicates
 from pubsub_cluster.shm.catalogue_store import (
     NO_COUNTS,
@@ -35,6 +36,23 @@ ROOM_AHEAD_SHARE = 16
 ROOM_AHEAD_ITEMS = 4_096
 
 _Slices: TypeAlias = list[tuple[npt.NDArray[Any], int, npt.NDArray[Any]]]
+
+
+class _Numbered(NamedTuple):
+    """Rows with everything numbered, ready to be written column by column."""
+
+    handles: Any
+    owners: Any
+    versions: Any
+    valid_from: Any
+    valid_until: Any
+    id_sizes: Any
+    id_bytes: bytes
+    clause_counts: Any
+    literal_counts: Any
+    literals: Any
+    program_sizes: Any
+    program: Any
 
 
 class NewRow(NamedTuple):
@@ -208,9 +226,26 @@ class CatalogueWriter:
         SegmentError
             No memory; nothing has changed.
         """
+        rows = list(new_rows)
+        return self._write(lambda draft: draft.collect(rows, self.columns))
+
+    def append_columns(self, rows: RowColumns) -> int:
+        """Append subscriptions given as columns; return the row of the first one.
+
+        Raises
+        ------
+        ValueError
+            The columns do not fit each other; nothing has changed.
+        LimitError, SegmentError
+            As `append_many`.
+        """
+        rows.check()
+        return self._write(lambda draft: draft.collect_columns(rows, self.columns))
+
+    def _write(self, collect: Callable[[_Draft], tuple[_Slices, CatalogueCounts]]) -> int:
         draft = _Draft(self._counts, self._literals, self._attributes, self._owners)
         try:
-            slices, counts = draft.collect(list(new_rows), self.columns)
+            slices, counts = collect(draft)
             self._store.make_room(counts)
         except BaseException:
             draft.forget()
@@ -267,19 +302,50 @@ class _Draft:
 
     def collect(self, rows: list[NewRow], columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
         """Return the slices to write, as (column, first item, values), and the counts afterwards."""
-        counts = self._counts
         if not rows:
-            return [], counts
+            return [], self._counts
         handles, ids, owners, versions, forms, valid_from, valid_until = zip(*rows, strict=True)
-        owner_idx = [
-            -1 if name is None else self._intern_name(name, self._owners, self._new_owners) for name in owners
-        ]
-        clause_counts, literal_counts, literals, program_sizes, program = self._number_forms(forms)
+        owner_idx = [self._number_of_owner(name) for name in owners]
+        id_bytes = [text.encode() for text in ids]
+        numbered = _Numbered(
+            handles,
+            owner_idx,
+            versions,
+            [INT64_MIN if us is None else us for us in valid_from],
+            [INT64_MAX if us is None else us for us in valid_until],
+            [len(text) for text in id_bytes],
+            b"".join(id_bytes),
+            *self._number_forms(forms),
+        )
+        return self._slices(numbered, columns)
+
+    def collect_columns(self, rows: RowColumns, columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
+        """The same for rows that are columns already."""
+        row_count = len(rows.handles)
+        positive = self._number_predicates(rows.predicates)
+        none = np.zeros(row_count, np.int32)
+        numbered = _Numbered(
+            rows.handles,
+            none + self._number_of_owner(rows.owner),
+            np.full(row_count, rows.version),
+            np.full(row_count, INT64_MIN),
+            np.full(row_count, INT64_MAX),
+            rows.id_sizes,
+            rows.id_text.tobytes(),
+            rows.clause_counts,
+            rows.literal_counts,
+            numbered_literals(rows.literals, np.array(positive, np.int64)),
+            none,
+            (),
+        )
+        return self._slices(numbered, columns)
+
+    def _slices(self, rows: _Numbered, columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
+        counts = self._counts
         predicate_values, constant_count = encode_predicates(
             self._new_predicates, self._number_of_attribute, counts.constants, self._heap
         )
-        id_bytes = [text.encode() for text in ids]
-        id_sizes = [len(text) for text in id_bytes]
+        row_count = len(rows.handles)
         slices: _Slices = []
 
         def put(name: str, start: int, values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -288,25 +354,29 @@ class _Draft:
             slices.append((column, start, array))
             return array
 
-        def put_sized(start_name: str, size_name: str, start: int, pool_start: int, sizes: list[int]) -> None:
+        def put_sized(start_name: str, size_name: str, start: int, pool_start: int, sizes: Any) -> None:
             size = put(size_name, start, sizes).astype(np.int64)
             put(start_name, start, pool_start + np.cumsum(size) - size)
 
         first = counts.rows
-        put("handle", first, handles)
-        put("owner", first, owner_idx)
-        put("added_version", first, versions)
-        put("valid_from", first, [INT64_MIN if us is None else us for us in valid_from])
-        put("valid_until", first, [INT64_MAX if us is None else us for us in valid_until])
-        put_sized("id_start", "id_size", first, self._heap.end, id_sizes)
-        put_sized("clause_start", "clause_count", first, counts.clauses, clause_counts)
-        put_sized("program_start", "program_size", first, counts.program, program_sizes)
-        put("clause_row", counts.clauses, np.repeat(np.arange(first, first + len(rows)), clause_counts))
+        put("handle", first, rows.handles)
+        put("owner", first, rows.owners)
+        put("added_version", first, rows.versions)
+        put("valid_from", first, rows.valid_from)
+        put("valid_until", first, rows.valid_until)
+        put_sized("id_start", "id_size", first, self._heap.end, rows.id_sizes)
+        put_sized("clause_start", "clause_count", first, counts.clauses, rows.clause_counts)
+        put_sized("program_start", "program_size", first, counts.program, rows.program_sizes)
+        put("clause_row", counts.clauses, np.repeat(np.arange(first, first + row_count), rows.clause_counts))
         put_sized(
-            "clause_literal_start", "clause_literal_count", counts.clauses, counts.literals, literal_counts
+            "clause_literal_start",
+            "clause_literal_count",
+            counts.clauses,
+            counts.literals,
+            rows.literal_counts,
         )
-        put("literal", counts.literals, literals)
-        put("program", counts.program, program)
+        put("literal", counts.literals, rows.literals)
+        put("program", counts.program, rows.program)
         starts = {"predicate": counts.predicates, "constant": counts.constants}
         for name, values in predicate_values.items():
             put(name, starts[name.partition("_")[0]], values)
@@ -316,13 +386,13 @@ class _Draft:
         ):
             put(f"{kind}_name_start", start, [heap_start for _, heap_start, _ in new])
             put(f"{kind}_name_size", start, [size for _, _, size in new])
-        heap = b"".join(chain(self._heap.pieces, id_bytes))
+        heap = b"".join(chain(self._heap.pieces, (rows.id_bytes,)))
         put("heap", counts.heap, np.frombuffer(heap, np.uint8))
         return slices, CatalogueCounts(
-            first + len(rows),
-            counts.clauses + len(literal_counts),
-            counts.literals + len(literals),
-            counts.program + len(program),
+            first + row_count,
+            counts.clauses + len(rows.literal_counts),
+            counts.literals + len(rows.literals),
+            counts.program + len(rows.program),
             counts.predicates + len(self._new_predicates),
             constant_count,
             counts.heap + len(heap),
@@ -360,6 +430,22 @@ class _Draft:
                 literal_counts.append(len(clause))
                 literals.extend([positive[code >> 1] + (code & 1) for code in clause])
         return clause_counts, literal_counts, literals, program_sizes, program
+
+    def _number_predicates(self, predicates: Sequence[Predicate]) -> list[int]:
+        """Return the positive literal of each predicate."""
+        known = self._literals
+        fresh = 2 * (self._counts.predicates + len(self._new_predicates))
+        positive = []
+        for predicate in predicates:
+            literal = known.setdefault(predicate, fresh)
+            if literal == fresh:
+                self._new_predicates.append(predicate)
+                fresh += 2
+            positive.append(literal)
+        return positive
+
+    def _number_of_owner(self, name: str | None) -> int:
+        return -1 if name is None else self._intern_name(name, self._owners, self._new_owners)
 
     def _number_of_attribute(self, name: str) -> int:
         return self._intern_name(name, self._attributes, self._new_attributes)

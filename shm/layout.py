@@ -1,17 +1,16 @@
 """A layout: one complete, immutable index of the catalogue, as arrays (`shm.columns`, family "layout").
 
-Slots are the ways into it, in this order: every label of every attribute (``label_start[a] + label``),
-every bit, one "present" slot per attribute, one "always" slot. `access_start` and `access_cluster` lead
-from a slot to its clusters. A cluster is one blob of int32:
+Predicates are numbered so that *points* (one label) come first, by attribute and label, then bits, then all
+others. The first two have a *flag*, set while an event that satisfies them is matched.
 
-    residual count r | entry count n | run count m | m literals | m stops | r - 1 columns of n literals | n
-    targets
+There are two ways in. *Slots*: every point, every bit, one "present" slot per attribute, one "always" slot,
+in this order; `access_start` leads from a slot to its clusters. *Tables*: the digits of a table's parts,
+each the point of a label or a cell, make a key, ``sum(digit * part_multiplier) - table_offset``, which leads
+to a position directly or through a hash with linear probing. A table hangs off one attribute of its schema.
+Either way ends at sections of the blob (`shm.blob`). A slot's cluster is one section and belongs to a
+partition; a key's partition follows from table and key (`shm.blob.partition_of`).
 
-The first column of literals is run-length encoded: its run i covers the entries up to ``stops[i]``; m is 0
-when r is.
-
-A literal is ``2 * predicate + negated``; a target >= 0 is a layout row, a target < 0 is ``~program``. The
-arrays are read-only, whether they lie in private memory (as the builder returns them) or in a shared
+The arrays are read-only, whether they lie in private memory (as the builder returns them) or in a shared
 segment.
 """
 
@@ -52,8 +51,24 @@ class LayoutView(NamedTuple):
     set_start: I4
     set_label: I4
     bit_catalogue: I4
+    attribute_point: I4
+    point_base: I8
+    label_point: I4
+    slice_start: I4
+    slice_label: I4
+    attribute_table: I4
+    table_part: I4
+    part_code: I4
+    part_multiplier: I8
+    table_offset: I8
+    table_area: I8
+    table_size: I8
+    table_places: I8
+    table_mode: U1
+    table_direct: I4
+    table_hash: I8
+    table_cost: F8
     access_start: I4
-    access_cluster: I4
     cluster_start: I8
     cluster_partition: I4
     cluster_attribute: I4
@@ -75,13 +90,18 @@ class LayoutView(NamedTuple):
 
     @property
     def cluster_entries_max(self) -> int:
-        """Entries of the largest cluster."""
+        """Entries of the largest section."""
         return self._info("cluster_entries_max")
 
     @property
     def program_size_max(self) -> int:
         """Codes of the longest program."""
         return self._info("program_size_max")
+
+    @property
+    def flag_count(self) -> int:
+        """Predicates with a flag: points and bits."""
+        return int(self.attribute_point[-1]) + len(self.bit_catalogue)
 
     @property
     def counts(self) -> CatalogueCounts:
@@ -151,9 +171,25 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
         set_start=start4,
         set_label=none4,
         bit_catalogue=none4,
+        attribute_point=start4,
+        point_base=none8,
+        label_point=none4,
+        slice_start=start4,
+        slice_label=none4,
+        attribute_table=start4,
+        table_part=start4,
+        part_code=none4,
+        part_multiplier=none8,
+        table_offset=none8,
+        table_area=none8,
+        table_size=none8,
+        table_places=none8,
+        table_mode=none1,
+        table_direct=none4,
+        table_hash=none8,
+        table_cost=none_f,
         access_start=np.zeros(2, np.int32),
-        access_cluster=none4,
-        cluster_start=start8,
+        cluster_start=none8,
         cluster_partition=none4,
         cluster_attribute=none4,
         cluster_blob=none4,
@@ -178,7 +214,12 @@ def layout_lengths(arrays: LayoutArrays) -> dict[str, int]:
         "set_labels": len(arrays.set_label),
         "bits": len(arrays.bit_catalogue),
         "slots": len(arrays.access_start) - 1,
-        "access_entries": len(arrays.access_cluster),
+        "point_labels": len(arrays.label_point),
+        "slices": len(arrays.slice_label),
+        "tables": len(arrays.table_mode),
+        "parts": len(arrays.part_code),
+        "direct": len(arrays.table_direct),
+        "entries": len(arrays.table_hash) // 2,
         "clusters": len(arrays.cluster_partition),
         "blob_words": len(arrays.cluster_blob),
         "partitions": len(arrays.partition_cost),

@@ -15,13 +15,13 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.shm.code_space import CodeSpaces
 from pubsub_cluster.shm.layout import LayoutArrays, attach_layout, write_layout
 from pubsub_cluster.shm.segment import current_owner
-from pubsub_cluster.tuner.access import SPREAD_MAX
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.clusters import CLUSTER_ENTRIES_MAX
+from pubsub_cluster.tuner.predicates import SPREAD_MAX
 from pubsub_cluster.tuner.statistics import EventSample, encode_entries
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.engine import MatchEngine
-from pubsub_cluster.workers.kernels.reference import unpack_cluster
+from pubsub_cluster.workers.kernels.reference_match import unpack_sections
 from pubsub_cluster.workers.text_bits import TextBits
 
 
@@ -34,9 +34,9 @@ def slots_of(layout: LayoutArrays) -> dict[int, list[tuple[int, list[int]]]]:
     """Return (target, residuals) of every slot that leads anywhere."""
     found: dict[int, list[tuple[int, list[int]]]] = {}
     for slot, (first, stop) in enumerate(zip(layout.access_start[:-1], layout.access_start[1:], strict=True)):
-        for cluster in layout.access_cluster[first:stop]:
-            start, end = layout.cluster_start[cluster : cluster + 2]
-            found.setdefault(slot, []).extend(unpack_cluster(layout.cluster_blob[start:end].tolist()))
+        for cluster in range(first, stop):
+            ((_, entries),) = unpack_sections(layout.cluster_blob, int(layout.cluster_start[cluster]))
+            found.setdefault(slot, []).extend(entries)
     return found
 
 

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from strategies import FLOATS, INTEGERS, TEXTS
 
 from pubsub_cluster.language.values import number_key
+from pubsub_cluster.shm.code_space import CodeSpaces
 from pubsub_cluster.shm.layout import frozen
-from pubsub_cluster.workers.kernels import encode, reference
+from pubsub_cluster.workers.kernels import encode
+from pubsub_cluster.workers.kernels import lookup as lookup_kernels
+from pubsub_cluster.workers.kernels import reference_encode as reference
+from pubsub_cluster.workers.lookups import build_lookup, choices_of
 
 numbers = st.sampled_from((*INTEGERS, *FLOATS)) | st.integers(-3, 3) | st.floats(-3, 3)
 texts = st.sampled_from((*TEXTS, "abcdefgh", "abcdefghi", "abcdefgh\0", "abcdefg")) | st.text(
@@ -37,54 +41,156 @@ def check_written(out: tuple[np.ndarray, np.ndarray], event: np.ndarray, labels:
     assert out[1].tolist() == [-7] * at + labels + [-7] * (3 - at)
 
 
+def spaces_of(constants: list) -> CodeSpaces:
+    """Return the code spaces of two attributes: one with a few constants of its own, then `constants`."""
+    keys = sorted({number_key(c) for c in constants if not isinstance(c, str)})
+    known = sorted({c.encode() for c in constants if isinstance(c, str)})
+    whole, part = [0, 1 << 40, *(k[0] for k in keys)], [0.0, 0.0, *(k[1] for k in keys)]
+    words = [b"zz", *known]
+    return CodeSpaces(
+        np.array([0, 2, len(whole)], np.int32),
+        np.array(whole, np.int64),
+        np.array(part, np.float64),
+        np.array([0, 1, len(words)], np.int32),
+        np.cumsum([0, *map(len, words)]),
+        np.frombuffer(b"".join(words), np.uint8),
+        np.array([int.from_bytes(word[:8].ljust(8, b"\0"), "big") for word in words], np.uint64),
+        np.array([0, 11, 15 + 2 * len(keys) + 2 * len(known)], np.int64),
+    )
+
+
+# Without tests every comparison may be by order; with none of them all gaps of a kind are one.
+orders = pytest.mark.parametrize("test", [None, np.zeros(0, np.int32)], ids=["ordered", "equality"])
+dense = st.integers(-40, 40)
+
+
 @modules
-@settings(max_examples=50)
-@given(constants=st.lists(numbers, max_size=8), values=st.lists(numbers, max_size=8), draw=st.data())
-def test_numbers(run: ModuleType, constants: list, values: list, draw: st.DataObject) -> None:
+@orders
+@settings(max_examples=60)
+@given(
+    constants=st.lists(numbers, max_size=12) | st.lists(dense, max_size=30),
+    values=st.lists(numbers | dense | st.floats(-40, 40), max_size=8),
+    draw=st.data(),
+)
+def test_numbers(
+    run: ModuleType, test: np.ndarray | None, constants: list, values: list, draw: st.DataObject
+) -> None:
     """Labels say exactly where a number lies among the constants."""
     known = sorted({number_key(c) for c in constants})
     keys = [number_key(v) for v in values]
     at = draw.draw(st.integers(0, 3))
     event, out = events_of(draw, len(values)), outputs(len(values))
+    lookup = build_lookup(spaces_of(constants), test)
     repeats = run.encode_numbers(
         frozen(event),
         (frozen(np.array([k[0] for k in keys], np.int64)), frozen(np.array([k[1] for k in keys], float))),
-        (frozen(np.array([0, *(k[0] for k in known)])), frozen(np.array([0.0, *(k[1] for k in known)]))),
-        (1, 1 + len(known)),
+        lookup,
+        1,
         at,
         out,
     )
     labels = [3 + 2 * sum(c < k for c in known) + (k in known) for k in keys]
+    if choices_of(lookup)[1].numbers == "hash":
+        labels = [label if label % 2 == 0 else 3 for label in labels]
     check_written(out, event, labels, at)
     assert repeats == len(event) - len(set(event.tolist()))
 
 
 @modules
-@settings(max_examples=50)
-@given(constants=st.lists(texts, max_size=8), values=st.lists(texts, max_size=8), draw=st.data())
-def test_texts(run: ModuleType, constants: list[str], values: list[str], draw: st.DataObject) -> None:
+@orders
+@settings(max_examples=60)
+@given(constants=st.lists(texts, max_size=12), values=st.lists(texts, max_size=8), more=st.data())
+def test_texts(
+    run: ModuleType, test: np.ndarray | None, constants: list[str], values: list[str], more: st.DataObject
+) -> None:
     """Labels say exactly where a text lies among the constants, by bytes."""
+    values = values + more.draw(
+        st.lists(st.sampled_from(constants), max_size=4) if constants else st.just([])
+    )
     known = sorted({c.encode() for c in constants})
     encoded = [v.encode() for v in values]
     end = np.cumsum([0, *map(len, encoded)])
-    offset = np.cumsum([0, 2, *map(len, known)])
-    prefix = [0, *(int.from_bytes(c[:8].ljust(8, b"\0"), "big") for c in known)]
-    at = draw.draw(st.integers(0, 3))
-    event, out = events_of(draw, len(values)), outputs(len(values))
+    at = more.draw(st.integers(0, 3))
+    event, out = events_of(more, len(values)), outputs(len(values))
+    lookup = build_lookup(spaces_of(constants), test)
     repeats = run.encode_texts(
         frozen(event),
         (frozen(end[:-1]), frozen(end[1:]), np.frombuffer(b"".join(encoded), np.uint8)),
-        (
-            frozen(offset),
-            np.frombuffer(b"zz" + b"".join(known), np.uint8),
-            frozen(np.array(prefix, np.uint64)),
-        ),
-        (1, 1 + len(known), 11),
+        lookup,
+        1,
         at,
         out,
     )
-    check_written(out, event, [11 + 2 * sum(c < v for c in known) + (v in known) for v in encoded], at)
+    labels = [4 + 2 * sum(c < v for c in known) + (v in known) for v in encoded]
+    if choices_of(lookup)[1].texts == "hash":
+        labels = [label if label % 2 == 1 else 4 for label in labels]
+    check_written(out, event, labels, at)
     assert repeats == len(event) - len(set(event.tolist()))
+
+
+def test_the_way_of_lookup_follows_the_constants() -> None:
+    """Close integers by table, equality by hash, the rest, few constants and crafted ones by search."""
+    equality = np.zeros(0, np.int32)
+    fractions = [at + 0.5 for at in range(9)]
+    words = [f"word {at}" for at in range(9)]
+    assert choices_of(build_lookup(spaces_of([*range(9), *words]), equality))[1] == ("direct", 9, "hash", 9)
+    assert choices_of(build_lookup(spaces_of([*fractions, *words]), equality))[1] == ("hash", 9, "hash", 9)
+    assert choices_of(build_lookup(spaces_of([*fractions, *words])))[1] == ("search", 9, "search", 9)
+    tiny = [at * 5e-324 for at in range(200)]  # all of one hash
+    assert choices_of(build_lookup(spaces_of(tiny), equality))[1].numbers == "search"
+    far = [0, 1 << 62, 1 << 61, 5, 6, 7]
+    assert choices_of(build_lookup(spaces_of(far)))[1].numbers == "search"
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 9)), max_size=40), max_size=5
+    ),
+    st.permutations([-1, 0, 1, -1]),
+)
+def test_entries(events: list[list[tuple[int, int, int]]], attribute_of: list[int]) -> None:
+    """Entries become sorted labels, each once."""
+    words = [f"w{at}" for at in range(10)]
+    lookup = build_lookup(spaces_of([0, 2, 4, *words[::2]]))
+    first = np.cumsum([0, *map(len, events)])
+    rows = [row for event in events for row in event]
+    whole = np.array(
+        [2 * value if kind == 2 else value & (1 if kind == 0 else 15) for _, kind, value in rows], np.int64
+    )
+    values = (
+        np.array([row[0] for row in rows], np.int32),
+        np.array([row[1] for row in rows], np.int8),
+        whole,
+        np.zeros(len(rows)),
+        whole + 2,
+        np.frombuffer("".join(words).encode(), np.uint8),
+    )
+    results = []
+    for run in (reference, encode):
+        start = np.zeros(len(events) + 1, np.int64)
+        out = (np.zeros(len(rows), np.int32), np.zeros(len(rows), np.int32))
+        ends = (frozen(first[:-1].copy()), frozen(first[1:].copy()))
+        run.encode_entries(
+            ends, tuple(map(frozen, values)), frozen(np.array(attribute_of, np.int32)), lookup, start, out
+        )
+        results.append([start.tolist(), out[0][: start[-1]].tolist(), out[1][: start[-1]].tolist()])
+    assert results[0] == results[1]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 4), st.integers(0, 3), st.data())
+def test_columns_are_collected(event_count: int, column_count: int, draw: st.DataObject) -> None:
+    """Zeros are left out, the order is that of the events."""
+    size = event_count * column_count
+    labels = np.array(draw.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size)), np.int32)
+    results = []
+    for run in (reference, encode):
+        start = np.zeros(event_count + 1, np.int64)
+        out = (np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32))
+        run.collect_columns(frozen(np.arange(column_count, dtype=np.int32) * 2), frozen(labels), start, out)
+        results.append([start.tolist(), out[0][: start[-1]].tolist(), out[1][: start[-1]].tolist()])
+    assert results[0] == results[1]
 
 
 @modules
@@ -100,7 +206,7 @@ def test_booleans(run: ModuleType) -> None:
 def test_prefix(text: str) -> None:
     """Prefixes order as texts do, up to eight bytes."""
     data = np.frombuffer(b"x" + text.encode(), np.uint8)
-    assert int(encode.prefix_of(data, 1, len(data))) == reference.prefix_of(data, 1, len(data))
+    assert int(lookup_kernels.prefix_of(data, 1, len(data))) == reference.prefix_of(data, 1, len(data))
 
 
 @settings(max_examples=50)

@@ -1,10 +1,10 @@
 """Access: through which slot a clause is reached, so that it is looked at only when it has a chance.
 
-Every predicate has one *way in* when it must hold: its label (equality), the labels of its members (a small
+Every predicate has one *way in* when it must hold: its point (equality), the points of its members (a small
 set), its bit, or else the "present" slot of its attribute. A clause hangs off the cheapest way in of its
-positive literals by estimated probability (the papers' nu); one with none is always looked at. A Boolean
-program hangs off an access set: literals of which one must hold (AND: the cheapest child's set, OR: the
-union of all).
+positive literals by estimated probability (the papers' nu), unless a table promises less (`tuner.tables`);
+one with none is always looked at. A Boolean program hangs off an access set: literals of which one must hold
+(AND: the cheapest child's set, OR: the union of all).
 
 The literal of a way in is left out of the residuals where reaching the slot implies it.
 """
@@ -17,11 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.code_space import F8, FALSE_LABEL, I4, I8, TEST_WIDTH, CodeSpaces, LabelTests
+from pubsub_cluster.shm.code_space import F8, I4, I8, CodeSpaces
+from pubsub_cluster.tuner.predicates import Predicates
 from pubsub_cluster.tuner.statistics import LabelStatistics
-
-SPREAD_MAX = 32
-"""A set of up to this many members is registered under each of them."""
 
 BIT_PROBABILITY = 0.1
 NEVER_IN = np.inf
@@ -39,8 +37,8 @@ class Ways(NamedTuple):
     slot_start : int64[P+1]
     slot : int64[]
         Slots of each predicate's way in.
-    is_spread, is_implied, is_impossible : bool[P]
-        Several slots; the slot implies the predicate; holds for no value at all.
+    is_implied : bool[P]
+        The slot implies the predicate.
     slot_probability : float64[S]
     slot_attribute : int32[S]
         -1 for bits and the "always" slot.
@@ -50,9 +48,7 @@ class Ways(NamedTuple):
     cost: F8
     slot_start: I8
     slot: I8
-    is_spread: npt.NDArray[np.bool_]
     is_implied: npt.NDArray[np.bool_]
-    is_impossible: npt.NDArray[np.bool_]
     slot_probability: F8
     slot_attribute: I4
 
@@ -62,82 +58,61 @@ class Ways(NamedTuple):
         return len(self.slot_probability) - 1
 
 
-def find_ways(spaces: CodeSpaces, tests: LabelTests, statistics: LabelStatistics) -> Ways:
+def find_ways(spaces: CodeSpaces, predicates: Predicates, statistics: LabelStatistics) -> Ways:
     """Work out the way in of every predicate."""
-    attribute, lo, hi, reference = tests.test.reshape(-1, TEST_WIDTH).astype(np.int64).T
-    attribute_count, bit_count = spaces.attribute_count, len(tests.bit_predicate)
-    bit_base = int(spaces.label_start[-1])
-    present_base = bit_base + bit_count
+    attribute, lo, hi = predicates.attribute, predicates.lo, predicates.hi
+    attribute_count, count = spaces.attribute_count, len(attribute)
+    probability = _probabilities(spaces, predicates, statistics)
     is_bit = attribute < 0
-    probability = _probabilities(spaces, tests, statistics)
+    is_label = ~is_bit & (predicates.reference < 0) & (lo == hi)
+    sets = np.flatnonzero(predicates.is_set)
+    member, member_count = predicates.members(sets)
 
-    set_count = np.diff(tests.set_start)
-    is_set = (reference >= 0) & ((reference & 1) == 0)
-    member_count = np.zeros(len(attribute), np.int64)
-    member_count[is_set] = set_count[reference[is_set] >> 1]
-    is_spread = is_set & (member_count > 0) & (member_count <= SPREAD_MAX)
-    is_label = ~is_bit & (reference < 0) & (lo == hi)
-    last = (
-        np.diff(spaces.label_start)[attribute] - 1 if attribute_count else np.zeros(len(attribute), np.int64)
-    )
-    is_exists = ~is_bit & (reference < 0) & (lo == FALSE_LABEL) & (hi == last)
-
-    width = np.where(is_spread, member_count, 1)
-    slot_start = np.zeros(len(attribute) + 1, np.int64)
+    width = np.ones(count, np.int64)
+    width[sets] = member_count
+    slot_start = np.zeros(count + 1, np.int64)
     np.cumsum(width, out=slot_start[1:])
     slot = np.zeros(int(slot_start[-1]), np.int64)
-    base = np.append(spaces.label_start[:-1], 0)[attribute]  # -1 picks the appended 0
-    single = np.where(is_bit, bit_base + lo, np.where(is_label, base + lo, present_base + attribute))
+    single = np.where(is_bit, np.arange(count), predicates.flag_count + attribute)
+    single[is_label] = predicates.point_at(attribute[is_label], lo[is_label])
     slot[slot_start[:-1]] = single
-    for predicate in np.flatnonzero(is_spread):
-        first = tests.set_start[reference[predicate] >> 1]
-        labels = tests.set_label[first : first + member_count[predicate]]
-        slot[slot_start[predicate] : slot_start[predicate + 1]] = base[predicate] + labels
+    slot[np.repeat(predicates.is_set, width)] = member
 
-    narrow = is_bit | is_label | is_spread
+    narrow = is_bit | is_label | predicates.is_set
     cost = np.where(narrow, probability, np.append(statistics.present, 1.0)[attribute])
-    slot_probability = np.concatenate(
-        (statistics.label, np.full(bit_count, BIT_PROBABILITY), statistics.present, np.ones(1))
-    )
+    slot_probability = np.concatenate((probability[: predicates.flag_count], statistics.present, np.ones(1)))
     numbers = np.arange(attribute_count, dtype=np.int32)
     slot_attribute = np.concatenate(
-        (
-            np.repeat(numbers, np.diff(spaces.label_start)),
-            np.full(bit_count, -1, np.int32),
-            numbers,
-            np.full(1, -1, np.int32),
-        )
+        (attribute[: predicates.flag_count].astype(np.int32), numbers, np.full(1, -1, np.int32))
     )
-    is_impossible = ~is_bit & (lo > hi)
     return Ways(
         probability,
         cost,
         slot_start,
         slot,
-        is_spread,
-        narrow | is_exists,
-        is_impossible,
+        narrow | predicates.is_exists,
         slot_probability,
         slot_attribute,
     )
 
 
-def _probabilities(spaces: CodeSpaces, tests: LabelTests, statistics: LabelStatistics) -> F8:
+def _probabilities(spaces: CodeSpaces, predicates: Predicates, statistics: LabelStatistics) -> F8:
     """Estimate how often each predicate holds; several values of an attribute are separate chances."""
-    attribute, lo, hi, reference = tests.test.reshape(-1, TEST_WIDTH).astype(np.int64).T
+    attribute, lo, hi, reference = predicates[2:6]
     up_to = np.concatenate((np.zeros(1), np.cumsum(statistics.label)))
-    base = np.append(spaces.label_start[:-1], 0)[attribute]
+    base = np.append(spaces.label_start[:-1], 0)[attribute]  # -1 picks the appended 0
     is_bit = attribute < 0
     lo_slot, hi_slot = np.where(is_bit, 0, base + lo), np.where(is_bit, -1, base + np.maximum(hi, lo - 1))
     interval = up_to[hi_slot + 1] - up_to[lo_slot]
 
     has_set = np.flatnonzero(reference >= 0)
     sets = reference[has_set] >> 1
-    owner = np.repeat(np.arange(len(tests.set_start) - 1), np.diff(tests.set_start))
-    set_base = np.zeros(len(tests.set_start) - 1, np.int64)
+    set_count = len(predicates.set_start) - 1
+    owner = np.repeat(np.arange(set_count), np.diff(predicates.set_start))
+    set_base = np.zeros(set_count, np.int64)
     set_base[sets] = base[has_set]
     members = np.bincount(
-        owner, statistics.label[set_base[owner] + tests.set_label], minlength=len(tests.set_start) - 1
+        owner, statistics.label[set_base[owner] + predicates.set_label], minlength=set_count
     )[sets]
     is_except = (reference[has_set] & 1) == 1
     interval[has_set] = np.where(is_except, interval[has_set] - members, members)

@@ -1,9 +1,8 @@
 """The builder: from the catalogue as of one moment to a complete layout. Pure: same input, same bytes.
 
-Everything runs on whole columns; Python touches only distinct text constants, distinct small sets and
-Boolean programs. Steps: live rows by handle -> their clauses and literals -> code spaces and label tests of
-the predicates in use -> an access literal per clause -> entries (slot, residuals, target) -> packed
-clusters -> partitions.
+Everything runs on whole columns; Python touches only distinct text constants, tables and Boolean programs.
+Steps: live rows by handle -> code spaces and label tests of the predicates in use -> a table or a slot for
+each clause -> entries (key or slot, residuals, target) -> packed sections -> partitions.
 """
 
 from __future__ import annotations
@@ -15,38 +14,69 @@ import numpy as np
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import (
-    F8,
     I4,
     I8,
-    TEST_WIDTH,
     U1,
-    LabelTests,
+    CodeSpaces,
     build_code_spaces,
     expand_slices,
     gather_predicates,
 )
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
-from pubsub_cluster.tuner.access import Ways, choose_access, find_ways, program_access
-from pubsub_cluster.tuner.clusters import Entries, deal_clusters, pack_clusters
-from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.tuner.access import Ways, find_ways, program_access
+from pubsub_cluster.tuner.choice import choose_tables
+from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
+from pubsub_cluster.tuner.configuration import Configuration, check_configuration
+from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.packing import TablePacker, residual_order, slot_entries
+from pubsub_cluster.tuner.predicates import Predicates, number_predicates
+from pubsub_cluster.tuner.source import (
+    BLOCK_CLAUSES,
+    Clauses,
+    Source,
+    collect_source,
+    gather,
+    predicates_in_use,
+    renumbered,
+)
+from pubsub_cluster.tuner.statistics import EventSample, LabelStatistics
+from pubsub_cluster.tuner.tables import (
+    DENSE_ITEMS_MAX,
+    Lookup,
+    assign_block,
+    find_lookup,
+    map_cells,
+    part_codes,
+    radices,
+)
 
 PARTITION_COUNT = 64
+NEVER = -2
 
 
-class _Source(NamedTuple):
-    """Live rows, their clauses and programs; literals are numbered by `predicate_id`.
+class _Work(NamedTuple):
+    """What is known once predicates are numbered; `number` is by catalogue predicate."""
 
-    `clause_row` and `program_row` are layout rows; `program_literal` marks the codes that are literals.
-    """
-
-    row_catalogue: I4
-    clause_row: I8
-    clause_start: I8
-    literal: I4
-    program_row: I8
-    program_start: I8
+    source: Source
+    spaces: CodeSpaces
+    predicates: Predicates
+    number: I4
+    statistics: LabelStatistics
+    ways: Ways
     program_code: I4
-    predicate_id: I4
+
+    def clauses(self, picked: slice | I4 | I8) -> Clauses:
+        """Return picked clauses with their literals numbered by the layout."""
+        found = gather(self.source, picked)
+        return found._replace(literal=renumbered(found.literal, self.number))
+
+
+class _Indexed(NamedTuple):
+    """The columns of tables, slots and blob, and which rows can be reached more than once."""
+
+    columns: dict[str, np.ndarray]
+    row_many: U1
+    entry_count_max: int
 
 
 def build_layout(
@@ -56,6 +86,9 @@ def build_layout(
     sample: EventSample | None,
     generation: int,
     partition_count: int = PARTITION_COUNT,
+    configuration: Configuration | None = None,
+    constants: CostConstants | None = None,
+    max_bytes: int | None = None,
 ) -> LayoutArrays:
     """Build a layout of all rows below ``counts.rows`` that are not removed at `version`.
 
@@ -70,191 +103,182 @@ def build_layout(
         For estimates; without one all constants of an attribute are taken as equally likely.
     generation : int
     partition_count : int
+    configuration : Configuration, optional
+        Which tables there are; by default the greedy's choice.
+    constants : CostConstants, optional
+        Of the cost model, as measured on this machine.
+    max_bytes : int, optional
+        Bound of the tables and clusters that the greedy may choose.
 
     Returns
     -------
     LayoutArrays
         Read-only arrays in private memory.
     """
-    source = _collect(catalogue, counts, version)
-    predicates = gather_predicates(catalogue.columns, source.predicate_id)
-    spaces, tests = build_code_spaces(predicates)
-    source, tests = _renumber_predicates(source, tests)
-    names = [catalogue.attribute_name(int(attribute)) for attribute in predicates.attribute_id]
+    source = collect_source(catalogue.columns, counts, version)
+    used = predicates_in_use(source, counts.predicates)
+    gathered = gather_predicates(catalogue.columns, used)
+    spaces, tests = build_code_spaces(gathered)
+    predicates, own_number = number_predicates(spaces, tests, used)
+    number = np.zeros(counts.predicates, np.int32)
+    number[used] = own_number
+    names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
     statistics = (sample or EventSample()).statistics(spaces, names)
-    ways = find_ways(spaces, tests, statistics)
-
-    clause_entries, row_many = _clause_entries(source, ways)
-    entries = _with_programs(clause_entries, source, ways)
-    clusters = pack_clusters(entries)
-    partition, partition_cost = deal_clusters(clusters, ways.slot_probability, partition_count)
-    access_start = np.zeros(len(ways.slot_probability) + 1, np.int32)
-    np.cumsum(np.bincount(clusters.slot, minlength=len(ways.slot_probability)), out=access_start[1:])
-
-    info = layout_info(
-        generation,
-        version,
-        counts,
-        int(clusters.entry_count.max(initial=0)),
-        int(np.diff(source.program_start).max(initial=0)),
+    ways = find_ways(spaces, predicates, statistics)
+    work = _Work(
+        source,
+        spaces,
+        predicates,
+        number,
+        statistics,
+        ways,
+        renumbered(source.program_code, number),
     )
+    if configuration is None:
+        configuration = choose_tables(
+            source.clause_count, work.clauses, spaces, predicates, ways, statistics, constants, max_bytes
+        )
+    check_configuration(configuration, np.diff(spaces.label_start))
+    indexed = _index(work, configuration, partition_count)
+    bits = predicates.catalogue[predicates.point_count : predicates.flag_count]
     return freeze_layout(
         LayoutArrays(
-            info=info,
-            attribute_catalogue=predicates.attribute_id,
+            info=layout_info(
+                generation,
+                version,
+                counts,
+                indexed.entry_count_max,
+                int(np.diff(source.program_start).max(initial=0)),
+            ),
+            attribute_catalogue=gathered.attribute_id,
             **spaces._asdict(),
             row_catalogue=source.row_catalogue,
-            row_many=row_many,
-            predicate_test=tests.test,
+            row_many=indexed.row_many,
+            predicate_test=predicates.test.reshape(-1),
             set_start=tests.set_start,
             set_label=tests.set_label,
-            bit_catalogue=source.predicate_id[tests.bit_predicate],
-            access_start=access_start,
-            access_cluster=np.arange(len(partition), dtype=np.int32),
-            cluster_start=clusters.start,
-            cluster_partition=partition,
-            cluster_attribute=ways.slot_attribute[clusters.slot],
-            cluster_blob=clusters.blob,
-            partition_cost=partition_cost,
+            bit_catalogue=bits,
+            attribute_point=predicates.attribute_point,
+            point_base=predicates.point_base,
+            label_point=predicates.label_point,
             program_start=source.program_start.astype(np.int32),
-            program_code=source.program_code,
+            program_code=work.program_code,
             program_row=source.program_row.astype(np.int32),
+            **indexed.columns,
         )
     )
 
 
-def _collect(catalogue: CatalogueReader, counts: CatalogueCounts, version: int) -> _Source:
-    """Gather live rows by handle, with their literals renumbered to the predicates in use."""
-    columns = catalogue.columns
-    removed = columns.removed_version[: counts.rows]
-    live = np.flatnonzero((removed == 0) | (removed > version))
-    rows = live[np.argsort(columns.handle[live], kind="stable")]
+def _index(work: _Work, configuration: Configuration, partition_count: int) -> _Indexed:
+    """Deal all clauses to tables and slots, and pack them."""
+    predicates, ways = work.predicates, work.ways
+    cells = map_cells(work.spaces, predicates, configuration, work.statistics.label)
+    lookup = find_lookup(predicates, ways, cells)
+    schemas = list(configuration.tables)
+    anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
+    by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
+    codes = [part_codes(schemas[table]) for table in by_anchor]
+    clause, bound = _by_table(_assign(work, codes, lookup), len(codes))
 
-    program_size = columns.program_size[rows].astype(np.int64)
-    clause_count = np.where(program_size > 0, 0, columns.clause_count[rows])
-    clause = expand_slices(columns.clause_start[rows], clause_count)
-    literal_count = columns.clause_literal_count[clause]
-    literal = columns.literal[expand_slices(columns.clause_literal_start[clause], literal_count)]
-    clause_start = np.zeros(len(clause) + 1, np.int64)
-    np.cumsum(literal_count, out=clause_start[1:])
-
-    program_row = np.flatnonzero(program_size > 0)
-    size = program_size[program_row]
-    code = columns.program[expand_slices(columns.program_start[rows[program_row]], size)]
-    program_start = np.zeros(len(program_row) + 1, np.int64)
-    np.cumsum(size, out=program_start[1:])
-
-    used = np.zeros(counts.predicates, bool)
-    used[literal >> 1] = True
-    used[code[code >= 0] >> 1] = True
-    number = (np.cumsum(used) - 1).astype(np.int32)
-    if len(number):
-        literal = 2 * number[literal >> 1] + (literal & 1)
-        code = np.where(code >= 0, 2 * number[np.maximum(code, 0) >> 1] + (code & 1), code)
-    return _Source(
-        rows.astype(np.int32),
-        np.repeat(np.arange(len(rows)), clause_count),
-        clause_start,
-        literal.astype(np.int32),
-        program_row,
-        program_start,
-        code.astype(np.int32),
-        np.flatnonzero(used).astype(np.int32),
+    order = residual_order(predicates, ways)
+    blob = BlobWriter(4 * work.source.clause_count + 1024)
+    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob)
+    row_count = len(work.source.row_catalogue)
+    times = np.zeros(row_count, np.uint8)
+    for number, table in enumerate(by_anchor):
+        mine = clause[bound[number + 1] : bound[number + 2]]
+        radix = radices(schemas[table], predicates, configuration)
+        _count_rows(times, packer.add(work.clauses(mine), work.source.clause_row[mine], codes[number], radix))
+    mine = clause[bound[0] : bound[1]]
+    entries = slot_entries(
+        work.clauses(mine), work.source.clause_row[mine], ways, order, _program_slots(work)
     )
+    _count_rows(times, entries.target[entries.target >= 0])
+    clusters = pack_entries(entries, predicates.test, False, blob)
+    partition, cost = deal_clusters(clusters, ways.slot_probability, packer.partition_cost)
+    access_start = np.zeros(len(ways.slot_probability) + 1, np.int32)
+    np.cumsum(np.bincount(clusters.key, minlength=len(ways.slot_probability)), out=access_start[1:])
 
-
-def _renumber_predicates(source: _Source, tests: LabelTests) -> tuple[_Source, LabelTests]:
-    """Number predicates by attribute and label, so that runs of a cluster read their tests in a row."""
-    test = tests.test.reshape(-1, TEST_WIDTH)
-    order = np.lexsort((test[:, 2], test[:, 1], test[:, 0]))
-    number = np.empty(len(order), np.int32)
-    number[order] = np.arange(len(order), dtype=np.int32)
-    code = source.program_code
-    if len(number):
-        code = np.where(code >= 0, 2 * number[np.maximum(code, 0) >> 1] + (code & 1), code)
-    renumbered = source._replace(
-        literal=(2 * number[source.literal >> 1] + (source.literal & 1)).astype(np.int32),
-        program_code=code.astype(np.int32),
-        predicate_id=source.predicate_id[order],
+    slices = [configuration.slices(a) for a in range(work.spaces.attribute_count)]
+    hanging = np.bincount(
+        np.array([anchor[table] for table in by_anchor], np.int64), minlength=work.spaces.attribute_count
     )
-    bits = number[tests.bit_predicate]
-    return renumbered, tests._replace(test=test[order].reshape(-1), bit_predicate=bits)
+    columns = {
+        **packer.finish()._asdict(),
+        "slice_start": _starts([len(first) for first in slices]),
+        "slice_label": np.concatenate([np.zeros(0, np.int64), *slices]).astype(np.int32),
+        "attribute_table": _starts(hanging.tolist()),
+        "table_part": _starts([len(mine) for mine in codes]),
+        "part_code": np.array([code for mine in codes for code in mine], np.int32),
+        "part_multiplier": packer.multipliers(),
+        "access_start": access_start,
+        "cluster_start": clusters.start,
+        "cluster_partition": partition,
+        "cluster_attribute": ways.slot_attribute[clusters.key],
+        "cluster_blob": blob.words,
+        "partition_cost": cost,
+    }
+    return _Indexed(columns, (times > 1).astype(np.uint8), packer.entry_count_max(clusters))
 
 
-def _clause_entries(source: _Source, ways: Ways) -> tuple[Entries, U1]:
-    """Return the entries of all clauses that can hold, and which rows can be reached more than once."""
-    count = np.diff(source.clause_start)
-    clause_of = np.repeat(np.arange(len(count)), count)
-    impossible = ways.is_impossible[source.literal >> 1] & ((source.literal & 1) == 0)
-    never = np.bincount(clause_of[impossible], minlength=len(count)) > 0
-    filled = np.flatnonzero((count > 0) & ~never)
-    literal_at = expand_slices(source.clause_start[filled], count[filled])
-    literal = source.literal[literal_at]
-    filled_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count[filled])))
-    access = choose_access(filled_start, literal, ways)
-    always = np.flatnonzero((count == 0) & ~never)
-
-    has_access = access >= 0
-    predicate = literal[access[has_access]] >> 1
-    is_residual = np.ones(len(literal), bool)
-    is_residual[access[has_access]] = ~ways.is_implied[predicate]
-    residual, residual_start, residual_count = _order_residuals(
-        literal, np.repeat(np.arange(len(filled)), count[filled]), is_residual, len(filled), ways
-    )
-
-    slot_count = np.ones(len(filled), np.int64)
-    slot_count[has_access] = np.diff(ways.slot_start)[predicate]
-    slot = np.full(int(slot_count.sum()), ways.always_slot, np.int64)
-    slot[np.repeat(has_access, slot_count)] = ways.slot[
-        expand_slices(ways.slot_start[predicate], slot_count[has_access])
-    ]
-    row = source.clause_row[filled]
-    entries = Entries(
-        np.concatenate((slot, np.full(len(always), ways.always_slot, np.int64))),
-        np.concatenate((np.repeat(row, slot_count), source.clause_row[always])).astype(np.int32),
-        np.concatenate((np.repeat(residual_start, slot_count), np.zeros(len(always), np.int64))),
-        np.concatenate((np.repeat(residual_count, slot_count), np.zeros(len(always), np.int64))),
-        residual,
-    )
-    times = np.bincount(entries.target, minlength=len(source.row_catalogue))
-    return entries, (times > 1).astype(np.uint8)
+def _by_table(table_of: I4, table_count: int) -> tuple[I4, I8]:
+    """Return the clauses by table, and the bounds of `SLOT` and of each table; block by block."""
+    counts = np.zeros((-(-len(table_of) // BLOCK_CLAUSES), table_count + 2), np.int64)
+    blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(table_of), BLOCK_CLAUSES)]
+    for number, block in enumerate(blocks):
+        counts[number] = np.bincount(table_of[block] - NEVER, minlength=table_count + 2)
+    bound = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))))
+    start = bound[:-1] + np.cumsum(counts, axis=0) - counts
+    clause = np.empty(len(table_of), np.int32)
+    small = np.int16 if table_count < 1 << 15 else np.int32  # sorted by radix
+    for number, block in enumerate(blocks):
+        order = np.argsort(table_of[block].astype(small), kind="stable")
+        clause[expand_slices(start[number], counts[number])] = block.start + order
+    return clause, bound[1:]
 
 
-def _order_residuals(
-    literal: I4, clause_of: I8, is_residual: np.ndarray, clause_count: int, ways: Ways
-) -> tuple[I4, I8, I8]:
-    """Return residual literals, most selective first within each clause, with starts and counts."""
-    passes: F8 = np.empty(2 * len(ways.probability))
-    passes[0::2], passes[1::2] = ways.probability, 1.0 - ways.probability
-    rank = np.empty(len(passes), np.int64)
-    rank[np.argsort(passes, kind="stable")] = np.arange(len(passes))
-    owner = clause_of[is_residual]
-    mine = literal[is_residual]
-    order = np.argsort(owner * max(len(passes), 1) + rank[mine], kind="stable")
-    residual_count = np.bincount(owner, minlength=clause_count)
-    residual_start = np.cumsum(residual_count) - residual_count
-    return mine[order], residual_start, residual_count
+def _starts(counts: list[int]) -> I4:
+    return np.cumsum([0, *counts]).astype(np.int32)
 
 
-def _with_programs(entries: Entries, source: _Source, ways: Ways) -> Entries:
-    """Add an entry without residuals for every slot of every program's access set."""
-    slots: list[int] = []
-    targets: list[int] = []
-    codes = source.program_code.tolist()
-    starts = source.program_start.tolist()
+def _count_rows(times: U1, row: I4) -> None:
+    """Count rows up to two."""
+    if not len(row):
+        return
+    row = np.sort(row)
+    again = row[1:][row[1:] == row[:-1]]
+    new = np.ones(len(row), bool)
+    new[1:] = row[1:] != row[:-1]
+    once = row[new]
+    times[once] = np.minimum(times[once] + 1, 2)
+    times[again] = 2
+
+
+def _assign(work: _Work, codes: list[list[int]], lookup: Lookup) -> I4:
+    """Return the table of each clause, `SLOT`, or `NEVER` for those that cannot hold."""
+    count = work.source.clause_count
+    table_of = np.empty(count, np.int32)
+    dense_codes = max(len({code for mine in codes for code in mine}), 1)
+    block = max(min(BLOCK_CLAUSES, DENSE_ITEMS_MAX // dense_codes), 4_096)
+    for first in range(0, count, block):
+        clauses = work.clauses(slice(first, first + block))
+        table = assign_block(clauses, codes, work.predicates, lookup, work.ways)
+        impossible = work.predicates.is_impossible[clauses.literal >> 1] & ((clauses.literal & 1) == 0)
+        table[clauses.owner[impossible]] = NEVER
+        table_of[first : first + block] = table
+    return table_of
+
+
+def _program_slots(work: _Work) -> list[tuple[list[int], int]]:
+    """Return the slots of every program's access set."""
+    found = []
+    codes, ways = work.program_code.tolist(), work.ways
+    starts = work.source.program_start.tolist()
     for program, (first, stop) in enumerate(itertools.pairwise(starts)):
         access = program_access(codes[first:stop], ways)
         mine = {ways.always_slot}
         if access is not None:
-            found = [ways.slot[ways.slot_start[p] : ways.slot_start[p + 1]].tolist() for p in access]
-            mine = {slot for predicate_slots in found for slot in predicate_slots}
-        slots += sorted(mine)
-        targets += [~program] * len(mine)
-    none = np.zeros(len(slots), np.int64)
-    return Entries(
-        np.concatenate((entries.slot, np.array(slots, np.int64))),
-        np.concatenate((entries.target, np.array(targets, np.int32))),
-        np.concatenate((entries.residual_start, none)),
-        np.concatenate((entries.residual_count, none)),
-        entries.residual,
-    )
+            slots = [ways.slot[ways.slot_start[p] : ways.slot_start[p + 1]].tolist() for p in access]
+            mine = {slot for predicate_slots in slots for slot in predicate_slots}
+        found.append((sorted(mine), program))
+    return found

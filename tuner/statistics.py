@@ -3,7 +3,9 @@
 `EventSample` keeps recent events as decoded batches, independent of any layout. When a layout is built, the
 sample is encoded against the new code spaces: counts per label give the probability of any interval (the
 papers' nu and mu). Every label has a prior of one event spread evenly, so without a sample all labels of an
-attribute are equally likely, and a constant never seen is rare but not impossible.
+attribute are equally likely, and a constant never seen is rare but not impossible. The labels of the events
+themselves are kept beside the counts, for joint frequencies. Old events leave the sample as new ones come,
+which is its decay.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from pubsub_cluster.shm.code_space import (
 
 SAMPLE_EVENTS_MAX = 2_048
 BATCHES_HELD_MAX = 16
+EVENT_LABELS_MAX = 1 << 22
 
 EntriesT = TypeVar("EntriesT", NumberEntries, TextEntries, BooleanEntries)
 
@@ -49,10 +52,14 @@ class LabelStatistics(NamedTuple):
         Of each label slot (``label_start[a] + label``).
     present : float64[A]
         That an attribute has a value.
+    events : int32[m, A]
+        Labels of sampled events, 0 where missing, of several values the last; at most `EVENT_LABELS_MAX`
+        items, so with thousands of attributes only the first events.
     """
 
     label: F8
     present: F8
+    events: I4
 
 
 class EventSample:
@@ -87,15 +94,21 @@ class EventSample:
         label_count = np.diff(spaces.label_start).astype(np.float64)
         label = np.repeat(1.0 / np.maximum(label_count, 1.0), label_count.astype(np.int64))
         present = np.ones(spaces.attribute_count)
+        kept = min(self.event_count, EVENT_LABELS_MAX // max(spaces.attribute_count, 1))
+        events = np.zeros((kept, spaces.attribute_count), np.int32)
         for attribute, name in enumerate(attribute_names):
             first, stop = spaces.label_start[attribute : attribute + 2].tolist()
+            batch_start = 0
             for raw in self._batches:
                 if name in raw.attributes:
                     event, found = encode_entries(spaces, attribute, raw.attributes[name])
                     label[first:stop] += np.bincount(found, minlength=stop - first)
                     present[attribute] += len(np.unique(event))
+                    held = event + batch_start < kept
+                    events[event[held] + batch_start, attribute] = found[held]
+                batch_start += raw.event_count
         total = self.event_count + 1.0
-        return LabelStatistics(np.minimum(label / total, 1.0), present / total)
+        return LabelStatistics(np.minimum(label / total, 1.0), present / total, events)
 
 
 def encode_entries(spaces: CodeSpaces, attribute: int, entries: AttributeEntries) -> tuple[I4, I8]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.limits import Limits
-from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.shm.catalogue import CatalogueReader
 from pubsub_cluster.shm.code_space import (
     I4,
@@ -26,7 +25,9 @@ from pubsub_cluster.shm.code_space import (
     gather_predicates,
 )
 from pubsub_cluster.shm.layout import frozen
-from pubsub_cluster.workers.encoder import Encoder, kernel_input
+from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.encoder import Encoder
+from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import delta as kernels
 from pubsub_cluster.workers.kernels._jit import OK
 from pubsub_cluster.workers.text_bits import TextBits
@@ -129,7 +130,7 @@ class _Part:
         spaces, tests = build_code_spaces(predicates)
         bits = TextBits([catalogue.predicate(int(i)) for i in programs.predicate_id[tests.bit_predicate]])
         names = [catalogue.attribute_name(int(i)) for i in predicates.attribute_id]
-        self._encoder = Encoder(spaces, names, bits)
+        self._encoder = Encoder(spaces, names, bits, tests.test)
         self._label_start = kernel_input(spaces.label_start, np.int64)
         predicate, low, high = label_intervals(tests, spaces.label_start)
         self._intervals = (kernel_input(predicate + 1, np.int32), frozen(low), frozen(high))
@@ -169,19 +170,19 @@ class _Part:
             self._alive = (dead_count, alive)
         return self._alive[1]
 
-    def match(self, raw: RawBatch, row_stop: int, version: int, pairs: _Pairs) -> None:
+    def match(self, batch: EventBatch, row_stop: int, version: int, pairs: _Pairs) -> None:
         """Add the matches of rows below `row_stop` that are not removed at `version` to `pairs`."""
         programs = self.programs_at(version)
-        encoded = self._encoder.encode(raw)
+        encoded = self._encoder.encode_batch(batch)
         entry_event = np.repeat(
-            np.arange(raw.event_count, dtype=np.int32), np.diff(encoded.entry_start).astype(np.int64)
+            np.arange(batch.event_count, dtype=np.int32), np.diff(encoded.entry_start).astype(np.int64)
         )
-        bit_event = np.repeat(np.arange(raw.event_count, dtype=np.int32), np.diff(encoded.bit_start))
-        word_count = -(-min(raw.event_count, BLOCK_EVENTS) // 64)
+        bit_event = np.repeat(np.arange(batch.event_count, dtype=np.int32), np.diff(encoded.bit_start))
+        word_count = -(-min(batch.event_count, BLOCK_EVENTS) // 64)
         bitmap = np.zeros((self._predicate_count, word_count), np.uint64)
         stack = np.empty((self._program_size_max, word_count), np.uint64)
-        for first_event in range(0, max(raw.event_count, 1), BLOCK_EVENTS):
-            stop_event = min(first_event + BLOCK_EVENTS, raw.event_count)
+        for first_event in range(0, max(batch.event_count, 1), BLOCK_EVENTS):
+            stop_event = min(first_event + BLOCK_EVENTS, batch.event_count)
             entry = slice(*encoded.entry_start[[first_event, stop_event]].tolist())
             slot_stop = np.zeros(int(self._label_start[-1]) + 1, np.int64)
             slot_event = np.empty(entry.stop - entry.start, np.int32)
@@ -262,7 +263,7 @@ class DeltaIndex:
         self._parts: list[_Part] = []
 
     def match(
-        self, raw: RawBatch, row_stop: int, shard_idx: int, shard_count: int, version: int = 0
+        self, batch: EventBatch, row_stop: int, shard_idx: int, shard_count: int, version: int = 0
     ) -> tuple[I4, I4]:
         """Match the rows [base_rows, row_stop) of one shard that are not removed at `version`.
 
@@ -283,12 +284,12 @@ class DeltaIndex:
         pairs = _Pairs(self._limits)
         for part in self._parts:
             if part.first < row_stop:
-                part.match(raw, row_stop, version, pairs)
+                part.match(batch, row_stop, version, pairs)
         return pairs.arrays()
 
-    def warm_up(self, raw: RawBatch) -> None:
+    def warm_up(self, batch: EventBatch) -> None:
         """Run every kernel of the delta once, on no rows."""
-        _Part(self._catalogue, 0, 0, 0, 1).match(raw, 0, 0, _Pairs(self._limits))
+        _Part(self._catalogue, 0, 0, 0, 1).match(batch, 0, 0, _Pairs(self._limits))
 
     def _extend(self, row_stop: int) -> None:
         first = self._stop

@@ -7,18 +7,25 @@ one to arrange the result event by event.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from pubsub_cluster.language.payload import Buffer
+from pubsub_cluster.language.payload_check import ColumnView
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch
-from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces, first_text_label
+from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces
 from pubsub_cluster.shm.layout import frozen
+from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.flat_batch import FlatBatch
+from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import encode
+from pubsub_cluster.workers.lookups import build_lookup
+from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
+
+_ALL_VALID = np.zeros(0, np.uint8)
 
 
 class EncodedBatch(NamedTuple):
@@ -43,13 +50,6 @@ class EncodedBatch(NamedTuple):
     bit: I4
 
 
-def kernel_input(array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-    """Return `array` read-only, contiguous, aligned and of `dtype`, as kernels want it; copied if need be."""
-    if array.dtype != dtype or not array.flags.c_contiguous or not array.flags.aligned:
-        array = np.array(array, dtype, order="C")
-    return frozen(array)
-
-
 class Encoder:
     """Encodes batches against one set of code spaces.
 
@@ -60,32 +60,92 @@ class Encoder:
         Name of each attribute of `spaces`.
     text_bits : TextBits
         The bit predicates.
+    test : int32[4P], optional
+        All label tests on these labels; knowing them makes lookups faster (`workers.lookups`).
     """
 
-    def __init__(self, spaces: CodeSpaces, attribute_names: Sequence[str], text_bits: TextBits) -> None:
+    def __init__(
+        self,
+        spaces: CodeSpaces,
+        attribute_names: Sequence[str],
+        text_bits: TextBits,
+        test: I4 | None = None,
+    ) -> None:
         self._names = list(attribute_names)
+        self._attribute_of = {name: attribute for attribute, name in enumerate(self._names)}
         self._text_bits = text_bits
-        self._number_constants = (
-            kernel_input(spaces.number_whole, np.int64),
-            kernel_input(spaces.number_part, np.float64),
+        self.lookup = build_lookup(spaces, test)
+        self._numbers = _NameNumbers(self._names)
+
+    def encode_batch(self, batch: EventBatch) -> EncodedBatch:
+        """Encode all events of a batch, from whatever form it has; refused ones come out empty."""
+        if batch.flat is not None:
+            return self._encode_flat(batch, batch.flat)
+        if batch.columns is not None:
+            return self._encode_columns(batch, batch.columns)
+        return self.encode(batch.raw)
+
+    def encode_payload(
+        self, header: Mapping[str, Any], buffers: Sequence[Buffer], names: NameTable
+    ) -> EncodedBatch:
+        """Encode a checked payload without a schema, under the default limits."""
+        return self.encode_batch(EventBatch(header, buffers, names))
+
+    def _encode_flat(self, batch: EventBatch, flat: FlatBatch) -> EncodedBatch:
+        attribute_of = self._numbers.attributes_by_number(batch.names)
+        entry_start = np.empty(flat.event_count + 1, np.int64)
+        out = (np.empty(len(flat.name), np.int32), np.empty(len(flat.name), np.int32))
+        values = (flat.name, flat.kind, flat.whole, flat.part, flat.stop, flat.data)
+        events = (frozen(flat.event_first), frozen(flat.event_stop))
+        encode.encode_entries(events, tuple(map(frozen, values)), attribute_of, self.lookup, entry_start, out)
+        return self._with_bits(batch, entry_start, out)
+
+    def _encode_columns(self, batch: EventBatch, columns: Sequence[ColumnView]) -> EncodedBatch:
+        found = sorted(
+            (self._attribute_of[view.name], view) for view in columns if view.name in self._attribute_of
         )
-        self._text_constants = (
-            kernel_input(spaces.text_offset, np.int64),
-            kernel_input(spaces.text_bytes, np.uint8),
-            kernel_input(spaces.text_prefix, np.uint64),
+        event_count = batch.event_count
+        labels = np.empty(len(found) * event_count, np.int32)
+        for at, (attribute, view) in enumerate(found):
+            self._encode_column(view, attribute, labels[at * event_count : (at + 1) * event_count])
+        attributes = np.array([attribute for attribute, _ in found], np.int32)
+        entry_start = np.empty(event_count + 1, np.int64)
+        # One row more: the kernel writes before it knows whether there is a value.
+        out = (np.empty(len(labels) + 1, np.int32), np.empty(len(labels) + 1, np.int32))
+        encode.collect_columns(frozen(attributes), frozen(labels), entry_start, out)
+        return self._with_bits(batch, entry_start, out)
+
+    def _encode_column(self, view: ColumnView, attribute: int, label: I4) -> None:
+        valid = kernel_input(_ALL_VALID if view.valid is None else view.valid, np.uint8)
+        if view.text_offsets is not None:
+            texts = (kernel_input(view.text_offsets, np.int64), kernel_input(view.values, np.uint8))
+            encode.column_texts(texts, valid, self.lookup, attribute, label)
+        elif view.type == "int64":
+            encode.column_integers(kernel_input(view.values, np.int64), valid, self.lookup, attribute, label)
+        elif view.type == "float64":
+            encode.column_doubles(kernel_input(view.values, np.float64), valid, self.lookup, attribute, label)
+        else:
+            encode.column_booleans(kernel_input(view.values, np.uint8), valid, label)
+
+    def _with_bits(self, batch: EventBatch, entry_start: I8, out: tuple[I4, I4]) -> EncodedBatch:
+        if self._text_bits.bit_count:
+            bit_start, bit = self._text_bits.evaluate_batch(batch)
+        else:
+            bit_start, bit = np.zeros(batch.event_count + 1, np.int64), np.zeros(0, np.int32)
+        entry_count = int(entry_start[-1])
+        return EncodedBatch(
+            batch.event_count,
+            frozen(entry_start),
+            frozen(out[0][:entry_count]),
+            frozen(out[1][:entry_count]),
+            frozen(bit_start),
+            frozen(bit),
         )
-        numbers, texts = spaces.number_start.tolist(), spaces.text_start.tolist()
-        self._number_bounds = list(itertools.pairwise(numbers))
-        bases = [first_text_label(spaces, attribute) for attribute in range(len(self._names))]
-        self._text_bounds = list(zip(texts[:-1], texts[1:], bases, strict=True))
 
     def encode(self, raw: RawBatch) -> EncodedBatch:
-        """Encode all events of a batch; refused ones come out empty."""
-        columns = [
-            (attribute, raw.attributes[name])
-            for attribute, name in enumerate(self._names)
-            if name in raw.attributes
-        ]
+        """Encode all events of a decoded batch; refused ones come out empty."""
+        known = self._attribute_of
+        columns = sorted((known[name], raw.attributes[name]) for name in raw.attributes if name in known)
         room = sum(len(kind.event) for _, entries in columns for kind in entries if kind is not None)
         out = (np.empty(room, np.int32), np.empty(room, np.int32))
         segments: list[tuple[int, int, int]] = []
@@ -135,8 +195,7 @@ class Encoder:
                 kernel_input(entries.numbers.whole, np.int64),
                 kernel_input(entries.numbers.part, np.float64),
             )
-            bounds = self._number_bounds[attribute]
-            repeats += encode.encode_numbers(event, keys, self._number_constants, bounds, at, out)
+            repeats += encode.encode_numbers(event, keys, self.lookup, attribute, at, out)
             at += len(event)
         if entries.texts is not None:
             event = kernel_input(entries.texts.event, np.int32)
@@ -145,10 +204,31 @@ class Encoder:
                 kernel_input(entries.texts.end, np.int64),
                 kernel_input(entries.texts.data, np.uint8),
             )
-            text_bounds = self._text_bounds[attribute]
-            repeats += encode.encode_texts(event, texts, self._text_constants, text_bounds, at, out)
+            repeats += encode.encode_texts(event, texts, self.lookup, attribute, at, out)
             at += len(event)
         return at, repeats > 0
+
+
+class _NameNumbers:
+    """The attributes of an encoder by the numbers that a `NameTable` gives to their names."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._known: tuple[NameTable | None, int] = (None, 0)
+        self._numbers = np.zeros(0, np.int32)
+        self._attribute = frozen(np.zeros(0, np.int32))
+
+    def attributes_by_number(self, table: NameTable) -> I4:
+        """Return the attribute of every number of `table`, int32, -1 for the names of others."""
+        if self._known[0] is not table or self._known[1] != table.epoch:
+            self._known = (table, table.epoch)
+            self._numbers = table.numbers_of(self._names)
+            self._attribute = frozen(np.zeros(0, np.int32))
+        if len(self._attribute) < table.count:
+            attribute = np.full(2 * table.count, -1, np.int32)
+            attribute[self._numbers] = np.arange(len(self._names), dtype=np.int32)
+            self._attribute = frozen(attribute)
+        return self._attribute
 
 
 def _make_distinct(first: int, stop: int, out: tuple[I4, I4]) -> int:

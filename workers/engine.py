@@ -9,32 +9,43 @@ shards may come from each: whoever merges drops those.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pubsub_cluster.language.errors import ClusterError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
-from pubsub_cluster.language.raw_batch import (
-    AttributeEntries,
-    BooleanEntries,
-    NumberEntries,
-    RawBatch,
-    TextEntries,
-)
+from pubsub_cluster.language.payload import Buffer
+from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, empty_layout, frozen
+from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.delta import DeltaIndex, too_many_matches
-from pubsub_cluster.workers.encoder import EncodedBatch, Encoder, kernel_input
+from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
+from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import delta as delta_kernels
 from pubsub_cluster.workers.kernels import match as match_kernels
 from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.kernels.tables import (
+    CURSOR_SIZE,
+    NO_DIGIT,
+    PENDING_MAX,
+    EventTables,
+    MatchTables,
+    Scratch,
+)
+from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
+from pubsub_cluster.workers.warm_up import warm_up_encoder
 
 EMPTY_GENERATION = 0
 ROWS_MIN = 4_096
+ENTRIES_MIN = 256
+OPTIONS_PER_ENTRY = 3
+"""A value has one digit by label and two by cell."""
 
 
 class MatchResult(NamedTuple):
@@ -54,6 +65,43 @@ class MatchResult(NamedTuple):
     delta_us: int = 0
 
 
+def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
+    """Return what the kernel reads of a layout."""
+    columns = {name: frozen(getattr(layout, name)) for name in MatchTables._fields if name in layout._fields}
+    blob, mine = frozen(layout.cluster_blob), kernel_input(partition_mine, np.uint8)
+    return MatchTables(**columns, blob=blob, partition_mine=mine)
+
+
+def match_scratch(layout: LayoutView) -> Scratch:
+    """Return clean memory for one kernel thread."""
+    attribute_count = len(layout.attribute_catalogue)
+    flag = np.zeros(2 * layout.flag_count, np.uint8)
+    flag[1::2] = 1
+    return Scratch(
+        label_of=np.zeros(attribute_count, np.int32),
+        several=np.zeros(2 * attribute_count, np.int64),
+        flag=flag,
+        flag_pair=flag.view(np.uint16),
+        digit_of=np.full(2 * attribute_count, NO_DIGIT, np.int32),
+        option_start=np.zeros(2 * attribute_count, np.int32),
+        option_count=np.zeros(2 * attribute_count, np.int32),
+        option_digit=np.zeros(OPTIONS_PER_ENTRY * ENTRIES_MIN, np.int32),
+        cursor=np.zeros(CURSOR_SIZE, np.int64),
+        key=np.zeros(PENDING_MAX, np.int64),
+        direct_at=np.zeros(PENDING_MAX, np.int64),
+        hash_key=np.zeros(PENDING_MAX, np.int64),
+        hash_at=np.zeros(PENDING_MAX, np.int64),
+        hash_table=np.zeros(PENDING_MAX, np.int32),
+        hash_combination=np.zeros(PENDING_MAX, np.int64),
+        blob_at=np.zeros(PENDING_MAX, np.int64),
+        blob_probe=np.zeros(PENDING_MAX, np.int32),
+        survivor=np.zeros(layout.cluster_entries_max, np.int32),
+        row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
+        program_stamp=np.zeros(len(layout.program_row), np.int64),
+        stack=np.zeros(layout.program_size_max, np.uint8),
+    )
+
+
 class _Base:
     """A layout made ready for the kernel: its encoder, the tables and the scratch memory."""
 
@@ -61,48 +109,38 @@ class _Base:
         self.layout = layout
         bits = TextBits([catalogue.predicate(int(i)) for i in layout.bit_catalogue])
         names = [catalogue.attribute_name(int(i)) for i in layout.attribute_catalogue]
-        self._encoder = Encoder(layout.spaces, names, bits)
-        self._tables = match_kernels.MatchTables(
-            frozen(layout.label_start),
-            frozen(layout.access_start),
-            frozen(layout.access_cluster),
-            frozen(layout.cluster_start),
-            frozen(layout.cluster_partition),
-            frozen(layout.cluster_blob),
-            frozen(layout.predicate_test),
-            frozen(layout.set_start),
-            frozen(layout.set_label),
-            frozen(layout.program_start),
-            frozen(layout.program_code),
-            frozen(layout.program_row),
-            frozen(layout.row_many),
-            kernel_input(partition_mine, np.uint8),
-        )
-        attribute_count = len(layout.attribute_catalogue)
-        self._scratch = match_kernels.Scratch(
-            np.zeros(attribute_count, np.int32),
-            np.zeros(2 * attribute_count, np.int64),
-            np.zeros(len(layout.bit_catalogue), np.uint8),
-            np.zeros(layout.cluster_entries_max, np.int32),
-            np.zeros(len(layout.row_catalogue), np.int64),
-            np.zeros(len(layout.program_row), np.int64),
-            np.zeros(layout.program_size_max, np.uint8),
-        )
+        self._encoder = Encoder(layout.spaces, names, bits, layout.predicate_test)
+        self._tables = match_tables(layout, partition_mine)
+        self._all_mine = bool(partition_mine.all())
+        self._scratch = match_scratch(layout)
+        self._entries_max = ENTRIES_MIN
         self._stamp = 1
         self._out = np.empty(ROWS_MIN, np.int32)
 
-    def encode(self, raw: RawBatch) -> EncodedBatch:
+    def encode(self, batch: EventBatch | RawBatch) -> EncodedBatch:
         """Encode a batch against the layout's code spaces."""
-        return self._encoder.encode(raw)
+        if isinstance(batch, EventBatch):
+            return self._encoder.encode_batch(batch)
+        return self._encoder.encode(batch)
 
-    def match(self, encoded: EncodedBatch, rows_max: int) -> tuple[I8, I4]:
+    def match(self, encoded: EncodedBatch, rows_max: int, prefetch: bool = True) -> tuple[I8, I4]:
         """Return (start int64[n+1], layout row int32[]), read-only; valid until the next call."""
         start = np.zeros(encoded.event_count + 1, np.int64)
-        events = match_kernels.EventTables(*encoded[1:])
+        events = EventTables(*encoded[1:])
+        entries_max = int(np.diff(encoded.entry_start).max(initial=0))
+        if entries_max > self._entries_max:
+            self._entries_max = 2 * entries_max
+            options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
+            self._scratch = self._scratch._replace(option_digit=options)
         event = 0
         while True:
             status, event = match_kernels.match_events(
-                self._tables, events, self._scratch, (event, self._stamp), self._out, start
+                self._tables,
+                events,
+                self._scratch,
+                (event, self._stamp, prefetch, self._all_mine),
+                self._out,
+                start,
             )
             self._stamp += encoded.event_count
             if status == OK:
@@ -128,7 +166,7 @@ class MatchEngine:
     ----------
     catalogue : CatalogueReader
     schema : Schema
-        Kept for whoever decodes batches for this engine.
+        Of the events that `read` reads.
     limits : Limits
     """
 
@@ -138,6 +176,7 @@ class MatchEngine:
         self.schema = schema
         self._catalogue = catalogue
         self._limits = limits
+        self._names = NameTable(schema, limits)
         self._generations: dict[int, _Generation] = {}
         self._attach(EMPTY_GENERATION, empty_layout(), 0, None)
 
@@ -166,9 +205,26 @@ class MatchEngine:
         if generation != EMPTY_GENERATION:
             self._generations.pop(generation, None)
 
+    def read(self, header: Mapping[str, Any], buffers: Sequence[Buffer]) -> EventBatch:
+        """Return the events of a checked payload, for `match_batch`; the next call may end its use."""
+        return EventBatch(header, buffers, self._names, self.schema, self._limits)
+
     def match(
         self,
         raw: RawBatch,
+        generation: int,
+        counts: CatalogueCounts,
+        shard_idx: int = 0,
+        shard_count: int = 1,
+        version: int = 0,
+    ) -> MatchResult:
+        """Match a decoded batch; see `match_batch`."""
+        batch = EventBatch.of_raw(raw, self._names)
+        return self.match_batch(batch, generation, counts, shard_idx, shard_count, version)
+
+    def match_batch(
+        self,
+        batch: EventBatch,
         generation: int,
         counts: CatalogueCounts,
         shard_idx: int = 0,
@@ -179,7 +235,8 @@ class MatchEngine:
 
         Parameters
         ----------
-        raw : RawBatch
+        batch : EventBatch
+            The last one of `read`, or a decoded one.
         generation : int
             An attached layout; 0 is the empty one.
         counts : CatalogueCounts
@@ -204,29 +261,28 @@ class MatchEngine:
         base, delta, base_rows = known
         limit = self._limits.matches_per_batch_max
         if len(base.layout.row_catalogue):
-            found = base.match(base.encode(raw), limit)
+            found = base.match(base.encode(batch), limit)
         else:
-            found = frozen(np.zeros(raw.event_count + 1, np.int64)), frozen(np.zeros(0, np.int32))
+            found = frozen(np.zeros(batch.event_count + 1, np.int64)), frozen(np.zeros(0, np.int32))
         started_ns = time.perf_counter_ns()
         none = frozen(np.zeros(0, np.int32))
         pairs = (none, none)
         if counts.rows > base_rows:
-            pairs = delta.match(raw, counts.rows, shard_idx, shard_count, version)
+            pairs = delta.match(batch, counts.rows, shard_idx, shard_count, version)
         delta_us = (time.perf_counter_ns() - started_ns) // 1_000
         total = len(found[1]) + len(pairs[0])
         if total > limit:
             raise too_many_matches(total, limit)
-        return self._merge(found, base.layout.row_catalogue, pairs, raw.event_count, delta_us)
+        return self._merge(found, base.layout.row_catalogue, pairs, batch.event_count, delta_us)
 
     def warm_up(self) -> None:
         """Compile or load every kernel that `match` will call, for the array types that it will see."""
-        raw = _warm_up_batch()
         layout = empty_layout()
+        raw = warm_up_encoder(layout.spaces)
+        batch = EventBatch.of_raw(raw, self._names)
         base = _Base(self._catalogue, layout, np.ones(1, np.uint8))
-        warm_encoder = Encoder(layout.spaces._replace(**_ONE_ATTRIBUTE), ["a"], TextBits([]))
-        warm_encoder.encode(raw)
-        found = base.match(base.encode(raw), 1)
-        DeltaIndex(self._catalogue, 0, self._limits).warm_up(raw)
+        found = base.match(base.encode(batch), 1)
+        DeltaIndex(self._catalogue, 0, self._limits).warm_up(batch)
         none = frozen(np.zeros(0, np.int32))
         self._merge(found, layout.row_catalogue, (none, none), raw.event_count, 0)
 
@@ -244,19 +300,3 @@ class MatchEngine:
         rows = np.empty(len(found[1]) + len(pairs[0]), np.int32)
         delta_kernels.merge_pairs(found, frozen(row_catalogue), pairs, offsets, rows)
         return MatchResult(offsets, rows, delta_us)
-
-
-_ONE_ATTRIBUTE: dict[str, Any] = {
-    "number_start": np.zeros(2, np.int32),
-    "text_start": np.zeros(2, np.int32),
-    "label_start": np.array([0, 5], np.int64),
-}
-
-
-def _warm_up_batch() -> RawBatch:
-    """Return one event with an attribute ``a`` that has a value of each kind."""
-    event = np.zeros(1, np.int32)
-    numbers = NumberEntries(event, np.zeros(1, np.int64), np.zeros(1, np.float64))
-    texts = TextEntries(event, np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
-    entries = AttributeEntries(numbers, texts, BooleanEntries(event, np.zeros(1, np.uint8)))
-    return RawBatch(1, {"a": entries}, {})

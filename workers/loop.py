@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import zmq
 
-from pubsub_cluster.language.batch import decode_payload
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
@@ -122,10 +121,11 @@ class WorkerLoop:
         cpu_started_ns = time.process_time_ns()
         try:
             header, buffers = self._slab.read(task.chunk_idx)
-            raw = decode_payload(header, buffers, self._schema, self._limits)
+            batch = self._engine.read(header, buffers)
+            refused = batch.refused
             decoded_us = now_us()
-            result = self._engine.match(
-                raw,
+            result = self._engine.match_batch(
+                batch,
                 task.generation,
                 CatalogueCounts(*task.counts),
                 self._setup.shard_idx,
@@ -140,7 +140,7 @@ class WorkerLoop:
             return
         matched_us = now_us()
         first_page = {
-            "refused": {event_idx: error.to_dict() for event_idx, error in raw.refused.items()},
+            "refused": {event_idx: error.to_dict() for event_idx, error in refused.items()},
             "decode_us": decoded_us - started_us,
             "base_us": matched_us - decoded_us - result.delta_us,
             "delta_us": result.delta_us,
@@ -148,7 +148,7 @@ class WorkerLoop:
         pages = cut_pages(result.event_offsets, self._slots.page_rows_max, self._slots.page_events_max)
         self._answers[task.task_id] = Answer(result, pages, first_page)
         self._counters.add("tasks", 1)
-        self._counters.add("events", raw.event_count)
+        self._counters.add("events", batch.event_count)
         self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
         for action in self._machine.matched(task.task_id, len(pages)):
             self._do(action)

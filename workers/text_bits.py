@@ -1,7 +1,7 @@
 """Bits: the predicates that are no interval of labels, evaluated outside the kernels.
 
-Text predicates (`contains`, `like`, `matches`, ...) are evaluated once per distinct value: a cache, bounded
-by count and by bytes, remembers which bits a text sets. Predicates on any attribute look at the texts of
+Text predicates (`contains`, `like`, `matches`, ...) are evaluated once per distinct value
+(`workers.text_cache`). Predicates on any attribute look at the texts of
 all attributes. A comparison of two attributes joins the entries of both on the event: it holds when some
 pair of values of one kind compares so; numbers compare by their keys, booleans for equality only.
 
@@ -10,7 +10,7 @@ A predicate's bit is set for an event when some value satisfies it; a negated li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,34 +19,8 @@ from pubsub_cluster.language.predicate import Predicate, PredicateKind
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch, TextEntries
 from pubsub_cluster.language.text_match import compile_text
 from pubsub_cluster.shm.code_space import I4, I8
-
-CACHE_TEXTS_MAX = 65_536
-CACHE_SIZE_BYTES_MAX = 8 << 20
-
-
-class _TextGroup:
-    """The text predicates of one attribute, or of any, with the cache of their results."""
-
-    def __init__(self) -> None:
-        self.tests: list[tuple[int, Callable[[str], bool]]] = []
-        self._cache: dict[bytes, tuple[int, ...]] = {}
-        self._cache_size_bytes = 0
-
-    def bits_of(self, text: bytes) -> tuple[int, ...]:
-        """Return the bits that `text` sets."""
-        found = self._cache.get(text)
-        if found is None:
-            value = text.decode()
-            found = tuple(bit for bit, test in self.tests if test(value))
-            if (
-                len(self._cache) >= CACHE_TEXTS_MAX
-                or self._cache_size_bytes + len(text) > CACHE_SIZE_BYTES_MAX
-            ):
-                self._cache.clear()
-                self._cache_size_bytes = 0
-            self._cache[text] = found
-            self._cache_size_bytes += len(text) + 8 * len(found)
-        return found
+from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.text_cache import TextCache
 
 
 class TextBits:
@@ -60,13 +34,13 @@ class TextBits:
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self.bit_count = len(predicates)
-        self._groups: dict[str | None, _TextGroup] = {}
+        self._groups: dict[str | None, TextCache] = {}
         self._comparisons: list[tuple[int, Predicate]] = []
         for bit, predicate in enumerate(predicates):
             if predicate.kind == PredicateKind.COMPARE:
                 self._comparisons.append((bit, predicate))
             else:
-                group = self._groups.setdefault(predicate.attribute, _TextGroup())
+                group = self._groups.setdefault(predicate.attribute, TextCache())
                 group.tests.append((bit, compile_text(predicate)))
 
     def evaluate(self, raw: RawBatch) -> tuple[I8, I4]:
@@ -78,29 +52,33 @@ class TextBits:
         bit : int32[]
             Ascending and distinct within an event.
         """
-        keys: list[int] = []
+        return self._evaluate(raw.event_count, lambda name: _texts_of_raw(raw, name), lambda: raw)
+
+    def evaluate_batch(self, batch: EventBatch) -> tuple[I8, I4]:
+        """As `evaluate`; values by attribute are asked for only when attributes are compared."""
+        return self._evaluate(batch.event_count, batch.texts_of, lambda: batch.raw)
+
+    def _evaluate(
+        self,
+        event_count: int,
+        texts_of: Callable[[str | None], Iterable[TextEntries]],
+        raw_of: Callable[[], RawBatch],
+    ) -> tuple[I8, I4]:
         width = max(self.bit_count, 1)
-        for name, group in self._groups.items():
-            columns = raw.attributes.values() if name is None else [raw.attributes.get(name)]
-            for entries in columns:
-                if entries is not None and entries.texts is not None:
-                    _add_text_bits(entries.texts, group, width, keys)
-        parts = [np.array(keys, np.int64)]
+        parts = [np.zeros(0, np.int64)]
+        for name, cache in self._groups.items():
+            parts += [cache.keys_of(texts, width) for texts in texts_of(name)]
         for bit, predicate in self._comparisons:
-            events = compared_events(raw, predicate)
+            events = compared_events(raw_of(), predicate)
             parts.append(events.astype(np.int64) * width + bit)
         found = np.unique(np.concatenate(parts))
-        bit_start = np.searchsorted(found, np.arange(raw.event_count + 1, dtype=np.int64) * width)
+        bit_start = np.searchsorted(found, np.arange(event_count + 1, dtype=np.int64) * width)
         return bit_start.astype(np.int64), (found % width).astype(np.int32)
 
 
-def _add_text_bits(texts: TextEntries, group: _TextGroup, width: int, keys: list[int]) -> None:
-    data = texts.data.data
-    for event, start, end in zip(texts.event.tolist(), texts.start.tolist(), texts.end.tolist(), strict=True):
-        bits = group.bits_of(bytes(data[start:end]))
-        if bits:
-            base = event * width
-            keys += [base + bit for bit in bits]
+def _texts_of_raw(raw: RawBatch, name: str | None) -> Iterable[TextEntries]:
+    columns = raw.attributes.values() if name is None else [raw.attributes.get(name)]
+    return [entries.texts for entries in columns if entries is not None and entries.texts is not None]
 
 
 def compared_events(raw: RawBatch, predicate: Predicate) -> I4:

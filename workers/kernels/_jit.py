@@ -25,7 +25,7 @@ import llvmlite.binding  # type: ignore[import-untyped]
 import numba
 import numpy as np
 
-from pubsub_cluster.shm import code_space
+from pubsub_cluster.shm import blob, code_space
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +43,7 @@ OVERFLOW = int(Status.OVERFLOW)
 
 def _kernel_hash() -> str:
     digest = hashlib.sha256()
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(code_space.__file__)]:
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(blob.__file__), Path(code_space.__file__)]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     cpu = llvmlite.binding.get_host_cpu_name()
     modes = [

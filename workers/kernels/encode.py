@@ -1,8 +1,9 @@
-"""Encoding: from values, column by column, to labels, event by event (the first phase of the papers).
+"""Encoding: from values, column by column or entry by entry, to labels, event by event.
 
-One call per attribute and value kind finds the labels of a column by binary search; one call of `arrange`
-then brings all columns into event-major order by counting. Label numbers are those of `shm.code_space`.
-Inputs are read-only contiguous arrays (`shm.layout.frozen`), outputs are not: one signature per kernel.
+This is the first phase of the papers. `encode_*` find the labels of one attribute's rows and `arrange` brings
+all columns into event-major order by counting. `encode_entries` does both for entries that are event-major
+already. `column_*` take a publisher's dense columns as they come, 0 where there is no value, and
+`collect_columns` gathers them. Inputs are read-only contiguous arrays (`workers.inputs`), outputs are not.
 """
 
 from __future__ import annotations
@@ -11,35 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.shm.code_space import FALSE_LABEL, FIRST_NUMBER_LABEL
-from pubsub_cluster.workers.kernels._jit import kernel
+from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
+from pubsub_cluster.shm.code_space import FALSE_LABEL, MISSING_LABEL
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.entries import KIND_BOOLEAN, KIND_NUMBER
+from pubsub_cluster.workers.kernels.lookup import number_label, text_label
 
-PREFIX_BYTES = 8
-
-
-@kernel
-def find_number(whole: Any, part: Any, const_whole: Any, const_part: Any, first: Any, stop: Any) -> Any:
-    """Return the first position in [first, stop) whose key is not below (whole, part)."""
-    lo = first
-    hi = stop
-    while lo < hi:
-        mid = (lo + hi) >> 1
-        if const_whole[mid] < whole or (const_whole[mid] == whole and const_part[mid] < part):
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo
+_TWO_63 = 2.0**63
+# Gaps of Shell's sort (Ciura): an event has few entries, but a hostile one has thousands.
+_GAPS = (1750, 701, 301, 132, 57, 23, 10, 4, 1)
 
 
 @kernel
-def encode_numbers(event: Any, keys: Any, constants: Any, bounds: Any, at: Any, out: Any) -> Any:
+def encode_numbers(event: Any, keys: Any, lookup: Any, attribute: Any, at: Any, out: Any) -> Any:
     """Find the labels of one attribute's numbers.
 
     ==========  ==================================================  ===
     event       int32[k], ascending                                 in
     keys        (whole int64[k], part float64[k])                   in
-    constants   (number_whole, number_part) of `CodeSpaces`         in
-    bounds      (first, stop) of the attribute among the constants  in
+    lookup      `lookup.Lookup`                                     in
+    attribute   int                                                 in
     at          first row of `out` to fill                          in
     out         (event int32[], label int32[]), rows at .. at + k   out
     ==========  ==================================================  ===
@@ -50,18 +42,12 @@ def encode_numbers(event: Any, keys: Any, constants: Any, bounds: Any, at: Any, 
         How many rows have the event of the row before: above 0 means several values.
     """
     whole, part = keys
-    const_whole, const_part = constants
-    first, stop = bounds
     out_event, out_label = out
     repeats = 0
     previous = -1
     for row in range(event.shape[0]):
-        found = find_number(whole[row], part[row], const_whole, const_part, first, stop)
-        label = FIRST_NUMBER_LABEL + 2 * (found - first)
-        if found < stop and const_whole[found] == whole[row] and const_part[found] == part[row]:
-            label += 1
         out_event[at + row] = event[row]
-        out_label[at + row] = label
+        out_label[at + row] = number_label(lookup, attribute, whole[row], part[row])
         if event[row] == previous:
             repeats += 1
         previous = event[row]
@@ -69,72 +55,20 @@ def encode_numbers(event: Any, keys: Any, constants: Any, bounds: Any, at: Any, 
 
 
 @kernel
-def prefix_of(data: Any, start: Any, end: Any) -> Any:
-    """Return the first eight bytes of ``data[start:end]`` as a big-endian number, zero-padded."""
-    prefix = np.uint64(0)
-    stop = min(end, start + PREFIX_BYTES)
-    for at in range(start, stop):
-        prefix = (prefix << np.uint64(8)) | np.uint64(data[at])
-    for _ in range(stop - start, PREFIX_BYTES):
-        prefix = prefix << np.uint64(8)
-    return prefix
-
-
-@kernel
-def compare_tails(a: Any, a_start: Any, a_end: Any, b: Any, b_start: Any, b_end: Any) -> Any:
-    """Compare two texts that agree in their prefixes by the bytes after them; return -1, 0 or 1."""
-    a_size = a_end - a_start
-    b_size = b_end - b_start
-    for at in range(PREFIX_BYTES, min(a_size, b_size)):
-        x = a[a_start + at]
-        y = b[b_start + at]
-        if x != y:
-            return -1 if x < y else 1
-    if a_size == b_size:
-        return 0
-    return -1 if a_size < b_size else 1
-
-
-@kernel
-def encode_texts(event: Any, texts: Any, constants: Any, bounds: Any, at: Any, out: Any) -> Any:
+def encode_texts(event: Any, texts: Any, lookup: Any, attribute: Any, at: Any, out: Any) -> Any:
     """Find the labels of one attribute's texts; as `encode_numbers`, with
 
-    ==========  ==================================================================  ==
-    texts       (start int64[k], end int64[k], data uint8[])                        in
-    constants   (text_offset, text_bytes, text_prefix) of `CodeSpaces`              in
-    bounds      (first, stop, first label of the attribute's texts)                 in
-    ==========  ==================================================================  ==
+    ==========  ==================================================  ==
+    texts       (start int64[k], end int64[k], data uint8[])        in
+    ==========  ==================================================  ==
     """
     start, end, data = texts
-    const_offset, const_bytes, const_prefix = constants
-    first, stop, base = bounds
     out_event, out_label = out
     repeats = 0
     previous = -1
     for row in range(event.shape[0]):
-        prefix = prefix_of(data, start[row], end[row])
-        lo = first
-        hi = stop
-        label = -1
-        while lo < hi:
-            mid = (lo + hi) >> 1
-            if const_prefix[mid] != prefix:
-                order = -1 if const_prefix[mid] < prefix else 1
-            else:
-                order = compare_tails(
-                    const_bytes, const_offset[mid], const_offset[mid + 1], data, start[row], end[row]
-                )
-            if order == 0:
-                label = base + 2 * (mid - first) + 1
-                break
-            if order < 0:
-                lo = mid + 1
-            else:
-                hi = mid
-        if label < 0:
-            label = base + 2 * (lo - first)
         out_event[at + row] = event[row]
-        out_label[at + row] = label
+        out_label[at + row] = text_label(lookup, attribute, data, start[row], end[row])
         if event[row] == previous:
             repeats += 1
         previous = event[row]
@@ -188,3 +122,139 @@ def arrange(segments: Any, rows: Any, entry_start: Any, entries: Any) -> None:
     for at in range(event_count, 0, -1):
         entry_start[at] = entry_start[at - 1]
     entry_start[0] = 0
+
+
+@leaf
+def sort_event(attribute: Any, label: Any, first: Any, stop: Any) -> Any:
+    """Sort the entries [first, stop) by attribute and label, drop repeats; return the new stop."""
+    for gap in _GAPS:
+        for at in range(first + gap, stop):
+            a = attribute[at]
+            b = label[at]
+            to = at
+            while to - gap >= first and (
+                attribute[to - gap] > a or (attribute[to - gap] == a and label[to - gap] > b)
+            ):
+                attribute[to] = attribute[to - gap]
+                label[to] = label[to - gap]
+                to -= gap
+            attribute[to] = a
+            label[to] = b
+    kept = first
+    for at in range(first, stop):
+        if kept == first or attribute[at] != attribute[kept - 1] or label[at] != label[kept - 1]:
+            attribute[kept] = attribute[at]
+            label[kept] = label[at]
+            kept += 1
+    return kept
+
+
+@kernel
+def encode_entries(
+    events: Any, values: Any, attribute_of: Any, lookup: Any, entry_start: Any, out: Any
+) -> Any:
+    """Find the labels of entries that stand event by event, and bring each event's into order.
+
+    ============  =====================================================================================  ===
+    events        (first int64[n], stop int64[n]): entries of each event                                 in
+    values        (name int32[], kind int8[], whole int64[], part float64[], stop int64[], data uint8[])  in
+    attribute_of  int32[names], -1 for names that no predicate mentions                                  in
+    lookup        `lookup.Lookup`                                                                        in
+    entry_start   int64[n+1]                                                                             out
+    out           (attribute int32[], label int32[]), room for all entries                               out
+    ============  =====================================================================================  ===
+    """
+    first, stop = events
+    name, kind, whole, part, text_stop, data = values
+    out_attribute, out_label = out
+    to = np.int64(0)
+    for event in range(first.shape[0]):
+        entry_start[event] = to
+        for at in range(first[event], stop[event]):
+            attribute = attribute_of[name[at]]
+            if attribute < 0:
+                continue
+            if kind[at] == KIND_NUMBER:
+                label = number_label(lookup, attribute, whole[at], part[at])
+            elif kind[at] == KIND_BOOLEAN:
+                label = np.int64(FALSE_LABEL + (1 if whole[at] else 0))
+            else:
+                label = text_label(lookup, attribute, data, whole[at], text_stop[at])
+            out_attribute[to] = attribute
+            out_label[to] = label
+            to += 1
+        to = sort_event(out_attribute, out_label, entry_start[event], to)
+    entry_start[first.shape[0]] = to
+
+
+@kernel
+def column_integers(values: Any, valid: Any, lookup: Any, attribute: Any, label: Any) -> None:
+    """Find the labels of a dense column; `valid` uint8[n] or empty, `label` int32[n] out."""
+    all_valid = valid.shape[0] == 0
+    for row in range(values.shape[0]):
+        if all_valid or valid[row]:
+            label[row] = number_label(lookup, attribute, values[row], 0.0)
+        else:
+            label[row] = MISSING_LABEL
+
+
+@kernel
+def column_doubles(values: Any, valid: Any, lookup: Any, attribute: Any, label: Any) -> None:
+    """As `column_integers`; a NaN may stand only where there is no value."""
+    all_valid = valid.shape[0] == 0
+    for row in range(values.shape[0]):
+        if not (all_valid or valid[row]):
+            label[row] = MISSING_LABEL
+            continue
+        value = values[row]
+        if -_TWO_63 <= value < _TWO_63:
+            whole = np.int64(value)
+            part = value - np.float64(whole) + 0.0
+        else:
+            whole = np.int64(INT64_MAX if value > 0.0 else INT64_MIN)
+            part = value
+        label[row] = number_label(lookup, attribute, whole, part)
+
+
+@kernel
+def column_booleans(values: Any, valid: Any, label: Any) -> None:
+    """As `column_integers`, for uint8 0 or 1."""
+    all_valid = valid.shape[0] == 0
+    for row in range(values.shape[0]):
+        label[row] = FALSE_LABEL + (1 if values[row] else 0) if all_valid or valid[row] else MISSING_LABEL
+
+
+@kernel
+def column_texts(texts: Any, valid: Any, lookup: Any, attribute: Any, label: Any) -> None:
+    """As `column_integers`, for (offsets int64[n+1], data uint8[])."""
+    offsets, data = texts
+    all_valid = valid.shape[0] == 0
+    for row in range(offsets.shape[0] - 1):
+        if not (all_valid or valid[row]):
+            label[row] = MISSING_LABEL
+            continue
+        label[row] = text_label(lookup, attribute, data, offsets[row], offsets[row + 1])
+
+
+@kernel
+def collect_columns(attribute: Any, labels: Any, entry_start: Any, out: Any) -> None:
+    """Gather dense columns event by event.
+
+    ============  ================================================  ===
+    attribute     int32[c], ascending                               in
+    labels        int32[c * n], column by column, 0 for no value    in
+    entry_start   int64[n+1]                                        out
+    out           (attribute int32[c * n], label int32[c * n])      out
+    ============  ================================================  ===
+    """
+    out_attribute, out_label = out
+    event_count = entry_start.shape[0] - 1
+    to = np.int64(0)
+    for event in range(event_count):
+        entry_start[event] = to
+        for column in range(attribute.shape[0]):
+            label = labels[column * event_count + event]
+            out_attribute[to] = attribute[column]
+            out_label[to] = label
+            to += 1 if label != MISSING_LABEL else 0
+    entry_start[event_count] = to

@@ -1,0 +1,201 @@
+"""The whole cluster through a client: typed columns in batches, single events, memory of everything.
+
+The subscriptions go in as they would from an application, durably, as JSON expressions; then a generation
+is asked for that holds them all. Publishing at full speed takes turns with the kernel alone in this
+process, and the ratio is taken per turn. Single events are sent on a schedule; their latency counts from
+the moment at which they should have been sent.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from pubsub_cluster import Cluster
+from pubsub_cluster.benchmarks.measure import Run, interleaved, ratio
+from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.shm.owner import list_segments
+
+SHM = Path("/dev/shm")
+IN_FLIGHT = 6
+SINGLES_IN_FLIGHT = 64
+SINGLE_RATE = 1_000
+SINGLE_SECONDS = 5.0
+READY_WAIT_S_MAX = 600.0
+LOAD_STEP = 20_000
+
+
+def expressions(rules: Rules, first: int, stop: int) -> Iterator[dict[str, Any]]:
+    """Yield subscriptions [first, stop) as a client makes them; conjunctions only."""
+    assert rules.clauses_each == 1
+    atoms = [atom(rules, predicate) for predicate in range(len(rules.attribute))]
+    literal, start = rules.literal.tolist(), rules.start.tolist()
+    for row in range(first, stop):
+        parts = [atoms[number] for number in literal[start[row] : start[row + 1]]]
+        yield {"id": str(row + 1), "expr": {"and": parts}}
+
+
+def atom(rules: Rules, predicate: int) -> dict[str, Any]:
+    """Return a predicate in the JSON form of expressions."""
+    domain = rules.domains[int(rules.attribute[predicate])]
+    member = rules.member[rules.member_start[predicate] : rules.member_start[predicate + 1]].tolist()
+    if member:
+        operator = "not in" if rules.except_[predicate] else "in"
+        return {"attr": domain.name, "op": operator, "value": [domain.value(value) for value in member]}
+    lo, hi = domain.value(int(rules.lo[predicate])), domain.value(int(rules.hi[predicate]))
+    if lo == hi:
+        return {"attr": domain.name, "op": "=", "value": lo}
+    return {"attr": domain.name, "op": "between", "lo": lo, "hi": hi}
+
+
+class ClusterRun:
+    """Batches of columns through a client, replies returned."""
+
+    def __init__(self, client: Any, batches: list[Events]) -> None:
+        self._client = client
+        self._batches = [events.columns() for events in batches]
+
+    def run(self) -> I8:
+        """Publish all batches; return the matches of each event."""
+        found = [
+            matches.counts for matches in self._client.publish_stream(self._batches, in_flight=IN_FLIGHT)
+        ]
+        return np.concatenate(found)
+
+
+class SinglesRun:
+    """Single events through a client, many on their way."""
+
+    def __init__(self, client: Any, events: Events) -> None:
+        self._client = client
+        self._events = [[event] for event in events.dictionaries()]
+
+    def run(self) -> I8:
+        """Publish all events, one per batch; return the matches of each."""
+        stream = self._client.publish_stream(self._events, in_flight=SINGLES_IN_FLIGHT)
+        return np.concatenate([matches.counts for matches in stream])
+
+
+def run_cluster(
+    rules: Rules,
+    batches: list[Events],
+    kernel: Run,
+    counts: I8,
+    *,
+    shards: int,
+    replicas: int,
+    passes: int,
+    note: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Measure a cluster that holds `rules`; return figures.
+
+    Parameters
+    ----------
+    rules : Rules
+    batches : list of Events
+        What is published; all events of the workload.
+    kernel : Run
+        The kernel on the same batches, for the ratio.
+    counts : int64[n]
+        Right number of matches of each event.
+    shards, replicas, passes : int
+    note : callable
+    """
+    with Cluster(shards=shards, replicas=replicas) as cluster, cluster.client(timeout_s=120.0) as client:
+        client.publish(batches[0].slice(0, 8).columns())
+        empty_bytes = memory_bytes(cluster)
+        begin = time.perf_counter()
+        for first in range(0, rules.size, LOAD_STEP):
+            stop = min(first + LOAD_STEP, rules.size)
+            refused = [
+                made
+                for made in client.subscribe_many(expressions(rules, first, stop))
+                if isinstance(made, PubSubError)
+            ]
+            assert not refused, refused[0]
+            if first % (10 * LOAD_STEP) == 0:
+                note(f"cluster: {stop:,} subscriptions loaded")
+        load_s = time.perf_counter() - begin
+        build_s = _settle(client, batches)
+        note(f"cluster: generation built in {build_s:.1f} s, timing")
+        name = f"cluster, {shards} x {replicas}"
+        runs: dict[str, Run] = {"kernel": kernel, name: ClusterRun(client, batches)}
+        timings = interleaved(runs, dict.fromkeys(runs, counts), passes)
+        found = ratio(timings["kernel"], timings[name])
+        workers = shards * replicas
+        single_events = batches[0].slice(0, min(batches[0].size, 1_000))
+        single_counts = {"singles": counts[: single_events.size]}
+        singles = interleaved({"singles": SinglesRun(client, single_events)}, single_counts, passes)
+        latency_us = _latencies(client, batches[0], counts)
+        used = memory_bytes(cluster) - empty_bytes
+        return {
+            "shards": shards,
+            "replicas": replicas,
+            "load_per_second": rules.size / load_s,
+            "generation_s": build_s,
+            "us_per_event": timings[name].best,
+            "us_per_event_spread": timings[name].spread,
+            "events_per_second": 1e6 / timings[name].best,
+            "kernel_us_per_event": timings["kernel"].best,
+            "share_of_kernels": 1.0 / found[0] / workers,
+            "share_of_kernels_spread": [1.0 / found[2] / workers, 1.0 / found[1] / workers],
+            "single_events_per_second": 1e6 / singles["singles"].best,
+            "single_rate": SINGLE_RATE,
+            "single_p50_us": float(np.percentile(latency_us, 50)),
+            "single_p99_us": float(np.percentile(latency_us, 99)),
+            "bytes_per_subscription": used / rules.size,
+        }
+
+
+def _settle(client: Any, batches: list[Events]) -> float:
+    """Show the tuner some events, have everything built into a generation, and wait for it."""
+    for _ in range(3):
+        for events in batches[:4]:
+            client.publish(events.columns(), answer="counts")
+    begin = time.perf_counter()
+    generation = client.status()["generation"]
+    client.tune_now()
+    while time.perf_counter() - begin < READY_WAIT_S_MAX:
+        status = client.status()
+        if status["generation"] != generation and not status["delta_rows"]:
+            return time.perf_counter() - begin
+        time.sleep(0.05)
+    raise TimeoutError(f"no generation holds all subscriptions after {READY_WAIT_S_MAX} s")
+
+
+def _latencies(client: Any, events: Events, counts: I8) -> Any:
+    """Send single events at `SINGLE_RATE`; return microseconds from the intended moment to the answer."""
+    singles = [[event] for event in events.dictionaries()]
+    total = int(SINGLE_RATE * SINGLE_SECONDS)
+    found = np.empty(total)
+    start = time.perf_counter() + 0.01
+    for number in range(total):
+        intended = start + number / SINGLE_RATE
+        while (ahead := intended - time.perf_counter()) > 0:
+            time.sleep(ahead if ahead > 0.0002 else 0)
+        matches = client.publish(singles[number % len(singles)])
+        found[number] = (time.perf_counter() - intended) * 1e6
+        assert matches.match_count == counts[number % len(singles)], "a single event's matches differ"
+    return found
+
+
+def memory_bytes(cluster: Cluster) -> int:
+    """Return what a cluster occupies: proportional private memory of its processes, and its segments once."""
+    pids = [
+        pid for value in cluster.pids().values() for pid in (value if isinstance(value, list) else [value])
+    ]
+    with cluster.client() as client:
+        cluster_id = client.hello()["cluster_id"]
+    total = sum(os.stat(SHM / name).st_blocks * 512 for name in list_segments(cluster_id))
+    for pid in pids:
+        if pid is not None:
+            maps = psutil.Process(pid).memory_maps(grouped=True)
+            total += sum(entry.pss for entry in maps if not entry.path.startswith(str(SHM)))
+    return int(total)

@@ -1,0 +1,145 @@
+"""The product under measurement, at its three levels.
+
+Kernel: labels in, layout rows out. Engine: a payload of columns or JSON in, catalogue rows out, encoding
+included. Cluster: see `benchmarks.cluster_level`. Every layout is what the production tuner chose and the
+production builder built. Every timed pass compares its number of matches per event with the expected one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
+from pubsub_cluster.language.batch import check_payload, payload_from_columns, payload_from_json
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.layout import LayoutView
+from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.workers.engine import MatchEngine
+
+SAMPLE_EVENTS = 2_048
+SAMPLE_BATCH = 128
+GENERATION = 1
+MATCHES_MAX = 1 << 30
+
+
+class Loaded(NamedTuple):
+    """A catalogue in private memory with the layout that the tuner built of it.
+
+    Attributes
+    ----------
+    catalogue : CatalogueReader
+    layout : LayoutView
+    engine : MatchEngine
+        Has the layout attached as `GENERATION`.
+    counts : CatalogueCounts
+    load_s, build_s : float
+        Seconds of appending the columns and of building.
+    """
+
+    catalogue: CatalogueReader
+    layout: LayoutView
+    engine: MatchEngine
+    counts: Any
+    load_s: float
+    build_s: float
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the layout."""
+        return self.layout.size_bytes
+
+
+def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Loaded:
+    """Append the rules, build a layout with a sample of events, attach it.
+
+    Parameters
+    ----------
+    rules : Rules
+    sample_events : Events, optional
+        What the tuner sees; never the events that are timed.
+    **build_options
+        Passed to `build_layout`.
+    """
+    begin = time.perf_counter()
+    writer = CatalogueWriter.in_memory(max(rules.size, 1))
+    writer.append_columns(rules.columns())
+    load_s = time.perf_counter() - begin
+    catalogue, counts = CatalogueReader.of(writer), writer.counts()
+    sample = EventSample()
+    if sample_events is not None:
+        for first in range(0, min(sample_events.size, SAMPLE_EVENTS), SAMPLE_BATCH):
+            sample.add(sample_events.slice(first, first + SAMPLE_BATCH).raw())
+    begin = time.perf_counter()
+    layout = build_layout(catalogue, counts, 1, sample, GENERATION, **build_options)
+    build_s = time.perf_counter() - begin
+    engine = MatchEngine(catalogue, EMPTY_SCHEMA, Limits(matches_per_batch_max=MATCHES_MAX))
+    engine.warm_up()
+    engine.attach_layout(GENERATION, layout)
+    return Loaded(catalogue, layout, engine, counts, load_s, build_s)
+
+
+class KernelRun:
+    """Labels in, layout rows out; encoding is not timed.
+
+    Parameters
+    ----------
+    loaded : Loaded
+    batches : list of Events
+    prefetch : bool
+        Whether the kernel asks for memory ahead.
+    """
+
+    def __init__(self, loaded: Loaded, batches: list[Events], prefetch: bool = True) -> None:
+        self._base = loaded.engine._generations[GENERATION].base
+        self._prefetch = prefetch
+        self.batches = [self._base.encode(events.raw()) for events in batches]
+
+    def without_prefetch(self) -> KernelRun:
+        """Return the same run with prefetch off."""
+        twin = KernelRun.__new__(KernelRun)
+        twin.__dict__ = {**self.__dict__, "_prefetch": False}
+        return twin
+
+    def run(self) -> I8:
+        """Match all batches; return the matches of each event."""
+        found = [self._base.match(batch, MATCHES_MAX, self._prefetch)[0] for batch in self.batches]
+        return np.concatenate([np.diff(start) for start in found])
+
+
+class PayloadRun:
+    """Payloads as a publisher sends them in, catalogue rows out: columns or JSON, encoding included.
+
+    Parameters
+    ----------
+    loaded : Loaded
+    batches : list of Events
+    form : str
+        ``columns`` (integers, floats, UTF-8 texts) or ``json`` (one object per line).
+    """
+
+    def __init__(self, loaded: Loaded, batches: list[Events], form: str) -> None:
+        self._loaded = loaded
+        limits = Limits(matches_per_batch_max=MATCHES_MAX)
+        self._payloads: list[tuple[Any, Any]] = []
+        for events in batches:
+            made = payload_from_columns(events.columns())
+            if form == "json":
+                made = payload_from_json(b"\n".join(map(msgspec.json.encode, events.dictionaries())))
+            check_payload(made.header, made.buffers, limits)
+            self._payloads.append((made.header, [memoryview(buffer) for buffer in made.buffers]))
+
+    def run(self) -> I8:
+        """Match all batches; return the matches of each event."""
+        engine, counts = self._loaded.engine, self._loaded.counts
+        found = []
+        for header, buffers in self._payloads:
+            batch = engine.read(header, buffers)
+            found.append(np.diff(engine.match_batch(batch, GENERATION, counts).event_offsets))
+        return np.concatenate(found)

@@ -1,0 +1,75 @@
+"""Draw the plots of ``docs/benchmarks.md`` from the CSV: time, memory and multiple of the floor against size.
+
+    python -m pubsub_cluster.benchmarks.plots
+
+Needs matplotlib (the `demo` extra). The files carry no date, so that they change only with the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pubsub_cluster.benchmarks.record import ROOT, read
+
+FOLDER = ROOT / "docs" / "images"
+TIME_OF = ("scan", "counting", "propagation", "propagation+prefetch")
+
+
+def points(workload: str, figure: str) -> tuple[list[int], list[float]]:
+    """Return sizes and values of one figure of a workload, by size."""
+    found = sorted(
+        (int(row["subscriptions"]), float(row["value"]))
+        for row in read("engine")
+        if row["workload"] == workload and row["figure"] == figure
+    )
+    return [size for size, _ in found], [value for _, value in found]
+
+
+def _save(
+    name: str, title: str, unit: str, lines: Sequence[tuple[str, list[int], list[float]]], log: bool
+) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "pubsub-cluster"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.8))
+    drawn: Any = axes
+    for label, sizes, values in lines:
+        drawn.plot(sizes, values, marker="o", label=label)
+    drawn.set_xscale("log")
+    if log:
+        drawn.set_yscale("log")
+    else:
+        drawn.set_ylim(bottom=0)
+    drawn.set_xlabel("subscriptions")
+    drawn.set_ylabel(unit)
+    drawn.set_title(title)
+    drawn.grid(True, alpha=0.3)
+    drawn.legend()
+    figure.tight_layout()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main() -> int:
+    """Draw all."""
+    sizes, kernel = points("W0", "kernel")
+    by_size = dict(zip(sizes, kernel, strict=True))
+    times = [("kernel", sizes, kernel), ("floor", *points("W0", "floor"))]
+    for rival in TIME_OF:
+        at, ratio = points("W0", f"time of {rival} / kernel")
+        times.append((rival, at, [value * by_size[size] for size, value in zip(at, ratio, strict=True)]))
+    _save("w0-time", "W0: time per event", "us per event", times, log=True)
+    index = [("index", *points("W0", "index"))]
+    _save("w0-memory", "W0: memory of the index", "bytes per subscription", index, log=False)
+    floor = [("kernel / floor", *points("W0", "multiple of the floor"))]
+    _save("w0-floor", "W0: the kernel as a multiple of the floor", "multiple", floor, log=False)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,186 @@
+"""The encoder from every form of a batch against the encoder of decoded values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matching_cases import Case
+from strategies import cases
+
+from pubsub_cluster.language.batch import decode_payload, payload_from_columns, payload_from_dicts
+from pubsub_cluster.language.events import flatten_event
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.payload import Payload
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Attribute, DomainKind, Schema
+from pubsub_cluster.language.text_form import parse_text
+from pubsub_cluster.shm.code_space import LabelTests, build_code_spaces, gather_predicates
+from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
+from pubsub_cluster.workers.names import NameTable
+from pubsub_cluster.workers.text_bits import TextBits
+
+
+def compiled(case: Case) -> tuple[Encoder, Encoder, LabelTests]:
+    """Return the encoder that may use everything, the one that takes no comparison for granted, the tests."""
+    count = case.writer.counts().predicates
+    predicates = gather_predicates(case.reader.columns, np.arange(count, dtype=np.int32))
+    spaces, tests = build_code_spaces(predicates)
+    names = [case.reader.attribute_name(int(i)) for i in predicates.attribute_id]
+    held = [case.reader.predicate(int(i)) for i in tests.bit_predicate]
+    return (
+        Encoder(spaces, names, TextBits(held), tests.test),
+        Encoder(spaces, names, TextBits(held)),
+        tests,
+    )
+
+
+def lists_of(encoded: EncodedBatch) -> list[Any]:
+    return [encoded.event_count, *(column.tolist() for column in encoded[1:])]
+
+
+def truths(encoded: EncodedBatch, tests: LabelTests) -> list[tuple[int, int, bool]]:
+    """What every test says of every entry."""
+    found = []
+    sets = [
+        set(tests.set_label[a:b].tolist()) for a, b in zip(tests.set_start, tests.set_start[1:], strict=False)
+    ]
+    entries = list(zip(encoded.entry_attribute.tolist(), encoded.entry_label.tolist(), strict=True))
+    for at, (attribute, lo, hi, reference) in enumerate(tests.test.reshape(-1, 4).tolist()):
+        for row, (mine, label) in enumerate(entries):
+            if mine == attribute:
+                holds = lo <= label <= hi
+                if reference >= 0:
+                    holds = holds and (label in sets[reference >> 1]) != bool(reference & 1)
+                found.append((at, row, holds))
+    return found
+
+
+def json_payload(events: list[Any]) -> Payload:
+    documents = [json.dumps(event).encode() for event in events]
+    offsets = np.cumsum([0, *map(len, documents)]).astype(np.int64)
+    return Payload(
+        {"format": "json", "event_count": len(events)}, [offsets.tobytes(), b"".join(documents)], {}
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(case=cases())
+def test_rows_encode_as_their_decoded_values(case: Any) -> None:
+    """JSON and dictionaries; the same for both encoders, bits included."""
+    fast, exact, tests = compiled(Case(case.expressions, case.schema))
+    names = NameTable(case.schema, DEFAULT_LIMITS)
+    finite = [event for event in case.events if not {"NaN", "Infinity", "-Infinity"} & _words(event)]
+    for payload in (json_payload(finite), payload_from_dicts(case.events)):
+        raw = decode_payload(payload.header, payload.buffers, case.schema)
+        batch = EventBatch(payload.header, payload.buffers, names, case.schema)
+        for encoder in (fast, exact):
+            assert lists_of(encoder.encode_batch(batch)) == lists_of(encoder.encode(raw))
+        assert batch.refused.keys() == raw.refused.keys()
+        if not any(len(v) > 1 for e in finite for v in flatten_event(e, case.schema).values()):
+            # One value per attribute: entries stand at the same places.
+            assert truths(fast.encode(raw), tests) == truths(exact.encode(raw), tests)
+
+
+def _words(event: Any) -> set[str]:
+    return set(
+        json.dumps(event).replace(",", " ").replace("}", " ").replace("]", " ").replace("[", " ").split()
+    )
+
+
+VALUES: dict[str, Any] = {
+    "i": st.integers(-3, 3) | st.sampled_from([2**53 + 1, 2**63 - 1, -(2**63)]),
+    "f": st.floats() | st.sampled_from([0.0, -0.0, 2.5, 1.0, 2.0**63]),
+    "t": st.sampled_from(["", "a", "ab", "abcdefghi", "é", "a\0"]) | st.text(max_size=3),
+    "b": st.booleans(),
+}
+SCHEMAS = [
+    EMPTY_SCHEMA,
+    Schema(
+        (
+            Attribute("i", DomainKind.FLOAT),
+            Attribute("t", DomainKind.STRING),
+            Attribute("z", DomainKind.INTEGER),
+        )
+    ),
+    Schema((Attribute("f", DomainKind.INTEGER), Attribute("t", DomainKind.ENUMERATED, ("a", "ab")))),
+    Schema((Attribute("i", DomainKind.TIMESTAMP), Attribute("b", DomainKind.BOOLEAN)), closed=True),
+]
+SUBSCRIPTIONS = [
+    "i = 1",
+    "i = 2",
+    "i in (0, 3, -1)",
+    "i > 9007199254740992",
+    "f < 2.5",
+    "f = 0",
+    "f >= 1e19",
+    "t = 'a'",
+    "t = 'ab'",
+    "t in ('', 'abcdefghi', 'é', 'zz', 'q')",
+    "u < 'b'",
+    "b = true",
+    "t contains 'b'",
+    "z = 1",
+]
+
+
+@settings(max_examples=70, deadline=None)
+@given(st.integers(0, 6), st.sampled_from(SCHEMAS), st.sampled_from([3, 1 << 20]), st.data())
+def test_columns_encode_as_their_decoded_values(
+    event_count: int, schema: Schema, size_max: int, draw: st.DataObject
+) -> None:
+    """Dense columns, masked or not, whatever the schema says of them."""
+
+    columns: dict[str, Any] = {}
+    for name in draw.draw(st.sets(st.sampled_from([*VALUES, "u", "unknown"]))):
+        strategy = VALUES.get(name, VALUES["t"])
+        values = draw.draw(st.lists(strategy, min_size=event_count, max_size=event_count))
+        if draw.draw(st.booleans()):
+            mask = draw.draw(st.lists(st.booleans(), min_size=event_count, max_size=event_count))
+            values = [None if hidden else value for value, hidden in zip(values, mask, strict=True)]
+        columns[name] = values
+    fast, exact, _ = compiled(Case([parse_text(text) for text in SUBSCRIPTIONS]))
+    limits = Limits(string_size_bytes_max=size_max)
+    payload = payload_from_columns(columns)
+    raw = decode_payload(payload.header, payload.buffers, schema, limits)
+    batch = EventBatch(payload.header, payload.buffers, NameTable(schema, limits), schema, limits)
+    for encoder in (fast, exact):
+        assert lists_of(encoder.encode_batch(batch)) == lists_of(encoder.encode(raw))
+    assert batch.refused.keys() == raw.refused.keys()
+
+
+def test_plain_columns_are_used_as_they_are() -> None:
+    """No decoding for common columns; a NaN, a list or a foreign type sends the batch the long way."""
+    columns = {
+        "i": np.arange(3),
+        "f": np.array([1.5, 2, 3]),
+        "t": ["a", None, "é"],
+        "b": np.array([True] * 3),
+    }
+    for more, is_plain in (({}, True), ({"x": np.array([1.0, np.nan, 2.0])}, False)):
+        payload = payload_from_columns({**columns, **more})
+        batch = EventBatch(payload.header, payload.buffers, NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS))
+        assert (batch.columns is not None) == is_plain
+
+
+def test_numbers_of_names_survive_new_names() -> None:
+    """An encoder follows a table that grows, and one that starts anew."""
+    names = NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
+    names.numbers_of([f"n{at}" for at in range(5_000)])
+    assert names.numbers_of(["n4999", "new", "n0"]).tolist() == [4_999, 5_000, 0]
+
+
+@pytest.mark.parametrize("form", ["json", "columns"])
+def test_empty_batches(form: str) -> None:
+    """No events, and events without attributes."""
+    fast, _, _ = compiled(Case([]))
+    for events in ([], [{}, {}]):
+        payload = (
+            json_payload(events) if form == "json" else payload_from_columns({"a": [None] * len(events)})
+        )
+        batch = EventBatch(payload.header, payload.buffers, NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS))
+        assert fast.encode_batch(batch).entry_start.tolist() == [0] * (len(events) + 1)

@@ -1,0 +1,119 @@
+"""Columns without an object per value: NumPy strings and Arrow arrays give the payload that lists give."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pubsub_cluster.language.batch import check_payload, decode_payload, event_values, payload_from_columns
+from pubsub_cluster.language.payload_text import utf8_of_array
+
+HAS_ARROW = importlib.util.find_spec("pyarrow") is not None
+needs_arrow = pytest.mark.skipif(not HAS_ARROW, reason="pyarrow is an extra")
+
+texts = st.text(
+    st.sampled_from("ab\0é€😀\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff"), max_size=5
+) | st.text(max_size=4)
+integers = st.integers(-(2**63), 2**63 - 1)
+
+
+def events_of(columns: Any) -> tuple[list[dict[str, Any]], set[int]]:
+    """Return the values of every event, and which are refused."""
+    payload = payload_from_columns(columns)
+    check_payload(payload.header, payload.buffers)
+    raw = decode_payload(payload.header, payload.buffers)
+    return [event_values(raw, at) for at in range(raw.event_count)], set(raw.refused)
+
+
+@settings(max_examples=100)
+@given(st.lists(texts, max_size=6), st.sampled_from(["=", "<", ">"]))
+def test_numpy_texts_are_what_numpy_says(values: list[str], order: str) -> None:
+    array = np.array(values, dtype=f"{order}U6")
+    found = utf8_of_array(array)
+    assert found is not None and found.tolist() == array.tolist()
+    assert found.offsets[0] == 0 and found.offsets[-1] == len(found.data)
+    assert events_of({"t": array}) == events_of({"t": array.tolist()})
+    assert events_of({"t": array[::-2]}) == events_of({"t": array[::-2].tolist()})
+
+
+def test_numpy_texts_of_a_surrogate_refuse_their_event() -> None:
+    """As rows, so that the other events pass."""
+    array = np.array(["a", "\ud800", "b"])
+    assert utf8_of_array(array) is None
+    values, refused = events_of({"t": array})
+    assert refused == {1} and values == [{"t": ("a",)}, {}, {"t": ("b",)}]
+
+
+def test_masked_texts_and_empty_columns() -> None:
+    masked = np.ma.MaskedArray(np.array(["a", "b", "c"]), mask=[False, True, False])
+    assert events_of({"t": masked})[0] == [{"t": ("a",)}, {}, {"t": ("c",)}]
+    assert events_of({"t": np.array([], dtype="U3"), "u": np.array([], dtype="U0")}) == ([], set())
+    assert events_of({"t": np.array(["", ""])})[0] == [{"t": ("",)}] * 2
+    payload = payload_from_columns({"t": np.array(["é", "x"])})
+    assert payload.header["columns"][0]["type"] == "utf8"
+
+
+def arrow_of(values: list[Any], kind: str) -> Any:
+    import pyarrow as arrow
+
+    found = arrow.array(values, getattr(arrow, kind)())
+    return found
+
+
+@needs_arrow
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.integers(0, 6), st.integers(0, 3))
+def test_arrow_columns_are_their_python_values(draw: st.DataObject, count: int, skip: int) -> None:
+    """Every carried type, with nulls, sliced, chunked and as a dictionary."""
+    import pyarrow as arrow
+
+    kinds = {
+        "string": texts,
+        "large_string": texts,
+        "int8": st.integers(-128, 127),
+        "int64": integers,
+        "uint64": st.integers(0, 2**64 - 1),
+        "float64": st.floats(),
+        "float32": st.floats(width=32),
+        "bool_": st.booleans(),
+        "null": st.none(),
+    }
+    kind = draw.draw(st.sampled_from(sorted(kinds)))
+    values = draw.draw(st.lists(kinds[kind] | st.none(), min_size=count + skip, max_size=count + skip))
+    array = arrow_of(values, kind)[skip:]
+    expected = events_of({"x": values[skip:]})
+    assert _same(events_of({"x": array}), expected)
+    chunked = arrow.chunked_array([array, array[:0], array[:1]])
+    assert _same(events_of({"x": chunked}), events_of({"x": [*values[skip:], *values[skip:][:1]]}))
+    if kind in ("string", "int64"):
+        assert _same(events_of({"x": array.dictionary_encode()}), expected)
+    assert _same(events_of(arrow.table({"x": array})), expected)
+
+
+def _same(found: Any, expected: Any) -> bool:
+    return repr(found) == repr(expected)
+
+
+@needs_arrow
+def test_arrow_times_lists_and_decimals() -> None:
+    import decimal
+
+    import pyarrow as arrow
+
+    moment = datetime.datetime(1970, 1, 1, 0, 0, 1)
+    table = arrow.table(
+        {
+            "when": arrow.array([moment, None], arrow.timestamp("ns")),
+            "many": arrow.array([["a", "b"], None]),
+            "sum": arrow.array([decimal.Decimal("2.5"), None]),
+        }
+    )
+    found, refused = events_of(table)
+    assert not refused and found == [{"when": (1_000_000,), "many": ("a", "b"), "sum": (2.5,)}, {}]
+    assert payload_from_columns({"t": arrow.array(["x", None])}).header["format"] == "columns"

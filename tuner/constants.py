@@ -1,0 +1,64 @@
+"""Constants of the cost model: what the steps of matching cost on a machine, in nanoseconds and bytes.
+
+The papers' K_r, C_h and K_h (RR-4089, section 3.1.1) with three more for what they fold into `checking`: the
+way to a cluster, an entry of it, and a further residual. `workers.measure` times such steps on this machine;
+the tuner starts it by module name, since it runs no kernels itself. The defaults are a measurement on a
+2.3 GHz Xeon.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from typing import NamedTuple
+
+
+class CostConstants(NamedTuple):
+    """Nanoseconds per step of matching an event.
+
+    Attributes
+    ----------
+    table_ns : float
+        K_r: looking at a table because the attribute that it hangs off is present.
+    probe_ns : float
+        C_h: hashing a key, and reading and comparing its entry, with prefetch.
+    probe_attribute_ns : float
+        K_h: per attribute of the key.
+    cluster_ns : float
+        Going to a cluster that was found.
+    entry_ns : float
+        Per entry of such a cluster, its first residual included.
+    residual_ns : float
+        Per further residual that is evaluated.
+    """
+
+    table_ns: float = 3.0
+    probe_ns: float = 9.0
+    probe_attribute_ns: float = 1.0
+    cluster_ns: float = 22.0
+    entry_ns: float = 1.5
+    residual_ns: float = 1.5
+
+    def probe_of(self, attribute_count: int) -> float:
+        """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""
+        return self.probe_ns + self.probe_attribute_ns * attribute_count
+
+
+DEFAULT_CONSTANTS = CostConstants()
+
+MEASURE_MODULE = "pubsub_cluster.workers.measure"
+MEASURE_TIMEOUT_S = 60.0
+log = logging.getLogger("pubsub_cluster.tuner")
+
+
+def measured_constants(timeout_s: float = MEASURE_TIMEOUT_S) -> CostConstants:
+    """Measure the constants in a process of its own; the defaults where that fails."""
+    command = [sys.executable, "-m", MEASURE_MODULE]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=True)
+        return CostConstants(**json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        log.warning("constants of the cost model not measured, the defaults are taken: %s", error)
+        return DEFAULT_CONSTANTS

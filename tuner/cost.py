@@ -1,0 +1,275 @@
+"""The cost model of RR-4089, section 3.1, and each clause's best place under a configuration.
+
+A clause is looked at when its access holds, with probability nu. Then it costs its share of going to the
+cluster, its entry, and the residuals that are evaluated until one fails: `checking` of section 3.1.1. Its
+best place (section 3.2.1) is the table, or slot, with the least nu * checking.
+
+A *way* is an attribute taken by label (2 * attribute) or by cell (2 * attribute + 1). Clauses are treated in
+blocks: a matrix of ways by clauses holds nu of each, 0 where a clause has no such way, so that a table is a
+product of rows. Only rows that the configuration uses are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
+from pubsub_cluster.tuner.configuration import Problem, TableSchema
+from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.slices import Cells
+
+COPIES_MAX = 32
+"""Entries of one clause in one table at most (products of the members of its sets)."""
+
+NU_LEAST = 1e-9
+
+F4 = npt.NDArray[np.float32]
+
+
+class Ways(NamedTuple):
+    """Nu and kind of every predicate's ways in.
+
+    Attributes
+    ----------
+    nu : float64[2, P]
+        By label, by cell; 0: not possible.
+    copies : uint8[P]
+        Labels under which the predicate is registered by label.
+    cell : int32[P]
+    slot_nu : float64[P]
+        Of the slot that leads to it.
+    slot_implies : bool[P]
+        That slot's being open means that it holds.
+    """
+
+    nu: F8
+    copies: U1
+    cell: I4
+    slot_nu: F8
+    slot_implies: npt.NDArray[np.bool_]
+
+
+class Block(NamedTuple):
+    """Some clauses against some ways.
+
+    Attributes
+    ----------
+    clause : int64[n]
+    nu : float32[W, n]
+    literal : int32[W, n]
+        Index within the clause's literals; only where nu > 0.
+    copies : uint8[W, n] or None
+        None when no set is registered under several labels.
+    row_count : int64[W]
+        Clauses with nu > 0.
+    literal_count : float64[n]
+    tests_max : float64[n]
+        Residuals evaluated beyond the first, were there endlessly many that pass like the clause's own.
+    cost : float64[n]
+        Of the best slot, per event, nanoseconds.
+    """
+
+    clause: I8
+    nu: F4
+    literal: I4
+    copies: U1 | None
+    row_count: I8
+    literal_count: F8
+    tests_max: F8
+    cost: F8
+
+
+class Fit(NamedTuple):
+    """The clauses of a block that satisfy a table's schema.
+
+    Attributes
+    ----------
+    column : int64[m]
+        Their numbers in the block.
+    nu : float64[m]
+        Product of the parts, as if they were independent.
+    copies : int64[m]
+        Entries of each in the table.
+    """
+
+    column: I8
+    nu: F8
+    copies: I8
+
+
+class TableModel(NamedTuple):
+    """What is known of a table before clauses are placed.
+
+    Attributes
+    ----------
+    joint : float
+        What nu of a clause is to be multiplied with, against the product of its parts.
+    overhead_ns : float
+        Per event, whatever the table holds: K_r + mu * probes * (C_h + K_h * |A|).
+    key_count : float
+        Different keys that clauses could have, were they evenly spread.
+    radix : float
+        Numbers that keys are taken from.
+    reach_ns : float
+        Share of `cluster_ns` that an entry bears.
+    """
+
+    joint: float
+    overhead_ns: float
+    key_count: float
+    radix: float
+    reach_ns: float
+
+
+def schema_rows(schema: TableSchema) -> list[int]:
+    """Return the ways of a schema."""
+    return [2 * attribute + cell for attribute, cell in zip(*schema, strict=True)]
+
+
+def find_ways_in(problem: Problem, cells: Cells) -> Ways:
+    """Return the ways of every predicate."""
+    probability = np.maximum(problem.predicate_probability, NU_LEAST)
+    attribute = problem.predicate_attribute
+    spread = problem.predicate_member_count
+    is_possible = (problem.predicate_lo <= problem.predicate_hi) | (attribute < 0)
+    by_label = (attribute >= 0) & (spread >= 1) & (spread <= COPIES_MAX) & is_possible
+    present = np.append(problem.present, 1.0)[attribute]
+    implies = by_label | (attribute < 0)
+    return Ways(
+        np.stack((np.where(by_label, probability, 0.0), cells.probability)),
+        np.clip(spread, 1, COPIES_MAX).astype(np.uint8),
+        cells.cell,
+        np.where(implies, probability, present),
+        implies,
+    )
+
+
+def slot_reach(problem: Problem, weight: float, clause: I8) -> F8:
+    """Return per predicate the share of a cluster that a clause in its slot bears."""
+    count = np.diff(problem.clause_start)[clause]
+    literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
+    uses = np.bincount(literal[(literal & 1) == 0] >> 1, minlength=len(problem.predicate_attribute))
+    return np.asarray(1.0 / np.maximum(uses * weight, 1.0))
+
+
+def make_block(
+    problem: Problem, ways: Ways, clause: I8, rows: Sequence[int], constants: CostConstants, slot_share: F8
+) -> Block:
+    """Lay clauses out against `rows` of ways."""
+    count = np.diff(problem.clause_start)[clause]
+    literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
+    column = np.repeat(np.arange(len(clause)), count)
+    predicate, positive = literal >> 1, (literal & 1) == 0
+    passes = np.clip(problem.predicate_probability, NU_LEAST, 1.0 - NU_LEAST)[predicate]
+    passes = np.where(positive, passes, 1.0 - passes)
+    log_total = np.bincount(column, np.log(passes), minlength=len(clause))
+    passing = np.exp(log_total / np.maximum(count, 1))
+    tests_max = passing / np.maximum(1.0 - passing, NU_LEAST)
+    literal_count = count.astype(np.float64)
+
+    left = np.minimum(
+        np.maximum(literal_count[column] - ways.slot_implies[predicate] - 1.0, 0.0), tests_max[column]
+    )
+    through_slot = ways.slot_nu[predicate] * (
+        constants.cluster_ns * slot_share[predicate] + constants.entry_ns + constants.residual_ns * left
+    )
+    always = constants.entry_ns + constants.residual_ns * np.minimum(
+        np.maximum(literal_count - 1.0, 0.0), tests_max
+    )
+    cost = always.copy()
+    np.minimum.at(cost, column[positive], through_slot[positive])
+
+    row_of = np.full(2 * problem.attribute_count + 2, -1, np.int32)
+    row_of[np.asarray(rows, np.int64)] = np.arange(len(rows))
+    nu = np.zeros((len(rows), len(clause)), np.float32)
+    at_literal = np.zeros((len(rows), len(clause)), np.int32)
+    copies = None
+    if np.any(ways.copies > 1):
+        copies = np.ones((len(rows), len(clause)), np.uint8)
+    within = np.arange(len(literal)) - np.repeat(np.cumsum(count) - count, count)
+    for mode in (0, 1):
+        usable = positive & (ways.nu[mode][predicate] > 0.0)
+        usable &= row_of[2 * problem.predicate_attribute[predicate] + mode] >= 0
+        chosen = np.flatnonzero(usable)
+        row = row_of[2 * problem.predicate_attribute[predicate[chosen]] + mode]
+        _write_least(
+            nu,
+            at_literal,
+            copies if mode == 0 else None,
+            ways,
+            row,
+            column[chosen],
+            predicate[chosen],
+            within[chosen],
+            mode,
+        )
+    row_count = np.count_nonzero(nu, axis=1).astype(np.int64)
+    return Block(clause, nu, at_literal, copies, row_count, literal_count, tests_max, cost)
+
+
+def _write_least(
+    nu: F4,
+    at_literal: I4,
+    copies: U1 | None,
+    ways: Ways,
+    row: I4,
+    column: I8,
+    predicate: I4,
+    within: I8,
+    mode: int,
+) -> None:
+    """Write each literal into the matrix; of several in one place the most selective one stays."""
+    flat = row.astype(np.int64) * nu.shape[1] + column
+    value = ways.nu[mode][predicate].astype(np.float32)
+    while len(flat):
+        nu.reshape(-1)[flat] = value
+        at_literal.reshape(-1)[flat] = within
+        if copies is not None:
+            copies.reshape(-1)[flat] = ways.copies[predicate]
+        better = np.flatnonzero(nu.reshape(-1)[flat] > value)
+        flat, value, within, predicate = flat[better], value[better], within[better], predicate[better]
+
+
+def fit_table(block: Block, rows: Sequence[int]) -> Fit:
+    """Return the clauses of a block that a table could hold.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Rows of the block's matrix, one per attribute of the schema.
+    """
+    rarest, *others = sorted(rows, key=lambda row: int(block.row_count[row]))
+    column = np.flatnonzero(block.nu[rarest])
+    nu = block.nu[rarest][column].astype(np.float64)
+    for row in others:
+        factor = block.nu[row][column]
+        nu = nu * factor
+        if block.row_count[row] < len(block.clause):
+            held = np.flatnonzero(factor)
+            if len(held) < len(column):
+                column, nu = column[held], nu[held]
+    copies = np.ones(len(column), np.int64)
+    if block.copies is not None:
+        for row in rows:
+            copies *= block.copies[row][column]
+        few = copies <= COPIES_MAX
+        column, nu, copies = column[few], nu[few], copies[few]
+    return Fit(column, nu, copies)
+
+
+def table_cost(block: Block, fit: Fit, label_count: int, model: TableModel, constants: CostConstants) -> F8:
+    """Return nu * checking of every clause of a fit, nanoseconds per event.
+
+    Parameters
+    ----------
+    label_count : int
+        Attributes of the schema by label, whose literals are no residuals.
+    """
+    left = block.literal_count[fit.column] - (label_count + 1.0)
+    tests = np.minimum(np.maximum(left, 0.0), block.tests_max[fit.column])
+    checking = (model.reach_ns + constants.entry_ns) + constants.residual_ns * tests
+    return np.asarray(np.minimum(fit.nu * model.joint, 1.0) * checking)

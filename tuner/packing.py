@@ -1,0 +1,276 @@
+"""From assigned clauses to the columns of a layout: the tables' areas, the slots' clusters, one blob.
+
+Tables are packed one after the other, so that no more than one table's clauses are in the builder's hands at
+a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.shm import blob as form
+from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
+from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
+from pubsub_cluster.tuner.access import Ways, choose_access
+from pubsub_cluster.tuner.clusters import (
+    CLUSTER_NS,
+    ENTRY_NS,
+    BlobWriter,
+    Entries,
+    Sections,
+    pack_entries,
+    shape_code,
+)
+from pubsub_cluster.tuner.predicates import FLAG_COLUMN, INTERVAL_COLUMN, TEST_COLUMN, Predicates
+from pubsub_cluster.tuner.source import Clauses
+from pubsub_cluster.tuner.tables import (
+    CellMap,
+    Lookup,
+    TableKeys,
+    first_digits,
+    is_direct,
+    make_hash,
+    multipliers,
+    table_keys,
+)
+
+DIRECT_WORDS_MAX = (1 << 31) - 1
+
+
+class ResidualOrder(NamedTuple):
+    """The order of residuals within a clause: by sort of column, then most selective first.
+
+    Attributes
+    ----------
+    rank : int64[2P]
+        Of each literal.
+    literal : int32[2P]
+        Of each rank.
+    column : int8[P]
+    """
+
+    rank: I8
+    literal: I4
+    column: npt.NDArray[np.int8]
+
+
+class PackedTables(NamedTuple):
+    """Columns of all tables, in order; as in `shm.layout.LayoutView`."""
+
+    table_offset: I8
+    table_area: I8
+    table_size: I8
+    table_places: I8
+    table_mode: U1
+    table_direct: I4
+    table_hash: I8
+    table_cost: F8
+
+
+def residual_order(predicates: Predicates, ways: Ways) -> ResidualOrder:
+    """Rank all literals."""
+    passes: F8 = np.empty(2 * len(ways.probability))
+    passes[0::2], passes[1::2] = ways.probability, 1.0 - ways.probability
+    literal = np.argsort(passes, kind="stable")
+    rank = np.empty(len(literal), np.int64)
+    rank[literal] = np.arange(len(literal))
+    return ResidualOrder(rank, literal.astype(np.int32), predicates.column)
+
+
+def make_residuals(
+    clauses: Clauses, is_residual: Any, is_cell: Any, order: ResidualOrder
+) -> tuple[I4, I8, I8]:
+    """Return residual literals in order, the first of each clause, and each clause's shape.
+
+    Parameters
+    ----------
+    clauses : Clauses
+    is_residual, is_cell : bool[]
+        Of each literal: whether it is left to check; whether its clause was found through its cell, so that
+        it is likely to hold and comes last.
+    order : ResidualOrder
+    """
+    count = len(clauses.start) - 1
+    literal, owner = clauses.literal[is_residual], clauses.owner[is_residual]
+    column = order.column[literal >> 1].astype(np.int64)
+    bits = max(len(order.literal) - 1, 1).bit_length()
+    word = owner.astype(np.int64) << 2 | column
+    numbers = [np.bincount(owner[column == sort], minlength=count) for sort in (0, 1, 2)]
+    word = (word << 1 | is_cell[is_residual]) << bits | order.rank[literal]
+    word.sort()
+    total: I8 = np.sum(numbers, axis=0)
+    assert (FLAG_COLUMN, INTERVAL_COLUMN, TEST_COLUMN) == (0, 1, 2)
+    return order.literal[word & ((1 << bits) - 1)], np.cumsum(total) - total, shape_code(*numbers)
+
+
+class TablePacker:
+    """Packs tables one by one into a blob.
+
+    Parameters
+    ----------
+    predicates, ways, lookup, cells, order
+        What is known of predicates.
+    partition_count : int
+    blob : BlobWriter
+    """
+
+    def __init__(
+        self,
+        predicates: Predicates,
+        ways: Ways,
+        lookup: Lookup,
+        cells: CellMap,
+        order: ResidualOrder,
+        partition_count: int,
+        blob: BlobWriter,
+    ) -> None:
+        self._known = (predicates, lookup, cells, ways)
+        self._test = predicates.test
+        self._order = order
+        self._blob = blob
+        self._rows: list[tuple[int, int, int, int, float]] = []
+        self._direct: list[I4] = []
+        self._hash: list[I8] = []
+        self._direct_size = self._hash_size = 0
+        self._multipliers: list[int] = []
+        self._offsets: list[int] = []
+        self._prefix: list[int] | None = None
+        self._entry_count_max = 0
+        self.partition_cost = np.zeros(partition_count)
+
+    def add(self, clauses: Clauses, row: I4, codes: list[int], radix: list[int]) -> I4:
+        """Pack the next table; return the rows of its entries, repeats included.
+
+        Parameters
+        ----------
+        clauses : Clauses
+        row : int32[m]
+            Of each clause.
+        codes, radix : list of int
+            Part codes, and digits of each part.
+        """
+        first = first_digits(codes, self._known[0])
+        multiplier, is_exact = multipliers(radix, first)
+        self._offsets.append(sum(a * b for a, b in zip(first, multiplier, strict=True)))
+        same = TABLE_SAME_PREFIX if codes[:-1] == self._prefix else 0
+        self._prefix = codes[:-1]
+        self._multipliers += multiplier
+        keys = table_keys(clauses, codes, multiplier, *self._known)
+        entries = self._entries(clauses, row, keys, codes, is_exact)
+        sections = pack_entries(entries, self._test, True, self._blob)
+        self._entry_count_max = self.entry_count_max(sections)
+        new = np.ones(len(sections.key), bool)
+        new[1:] = sections.key[1:] != sections.key[:-1]
+        key, position = sections.key[new], sections.start[new]
+        cost = self._spread_cost(keys, sections)
+        fits = len(position) == 0 or int(position[-1]) < DIRECT_WORDS_MAX
+        if is_exact and fits and is_direct(radix, len(key)):
+            size = int(np.prod(radix))
+            direct = np.full(size, form.NO_POSITION, np.int32)
+            direct[key] = position
+            self._direct.append(direct)
+            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost))
+            self._direct_size += size
+        else:
+            entry, capacity = make_hash(key, position)
+            mode = same | (0 if is_exact else TABLE_INEXACT)
+            self._hash.append(entry)
+            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost))
+            self._hash_size += len(entry) // 2
+        return entries.target
+
+    def finish(self) -> PackedTables:
+        """Return the columns."""
+        area, size, places, mode, cost = zip(*self._rows, strict=True) if self._rows else ((),) * 5
+        return PackedTables(
+            np.array(self._offsets, np.int64),
+            np.array(area, np.int64),
+            np.array(size, np.int64),
+            np.array(places, np.int64),
+            np.array(mode, np.uint8),
+            np.concatenate([np.zeros(0, np.int32), *self._direct]),
+            np.concatenate([np.zeros(0, np.int64), *self._hash]),
+            np.array(cost, np.float64),
+        )
+
+    def multipliers(self) -> I8:
+        """Return the multipliers of all parts."""
+        return np.array(self._multipliers, np.int64)
+
+    def entry_count_max(self, sections: Sections) -> int:
+        """Return the entries of the largest section, of tables and of `sections`."""
+        return max(self._entry_count_max, int(sections.entry_count.max(initial=0)))
+
+    def _entries(
+        self, clauses: Clauses, row: I4, keys: TableKeys, codes: list[int], is_exact: bool
+    ) -> Entries:
+        is_residual = np.ones(len(clauses.literal), bool)
+        is_cell = np.zeros(len(clauses.literal), bool)
+        for part, code in enumerate(codes):
+            (is_cell if code & 1 else is_residual)[keys.looked_up[:, part]] = bool(code & 1)
+        residual, start, shape = make_residuals(clauses, is_residual, is_cell, self._order)
+        return Entries(
+            keys.key,
+            row[keys.clause],
+            start[keys.clause],
+            shape[keys.clause],
+            residual,
+            None if is_exact else keys.digits,
+        )
+
+    def _spread_cost(self, keys: TableKeys, sections: Sections) -> float:
+        """Add a table's expected cost to its partitions; return all of it."""
+        count = len(self.partition_cost)
+        table = len(self._rows)
+        partition = form.partition_of(table, form.mix_key(keys.key), count)
+        cost = np.bincount(partition, keys.probability * ENTRY_NS, minlength=count)
+        at = sections.entry
+        cost += np.bincount(partition[at], keys.probability[at] * CLUSTER_NS, minlength=count)
+        self.partition_cost += cost
+        return float(cost.sum())
+
+
+def slot_entries(
+    clauses: Clauses, row: I4, ways: Ways, order: ResidualOrder, programs: list[tuple[list[int], int]]
+) -> Entries:
+    """Return the entries of clauses that hang off slots, and of programs.
+
+    Parameters
+    ----------
+    clauses : Clauses
+    row : int32[m]
+    ways : Ways
+    order : ResidualOrder
+    programs : list of (slots, program)
+    """
+    count = np.diff(clauses.start)
+    access = np.full(len(count), -1, np.int64)
+    filled = np.flatnonzero(count)
+    filled_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count[filled])))
+    access[filled] = choose_access(filled_start, clauses.literal, ways)
+    has_access = access >= 0
+    predicate = clauses.literal[access[has_access]] >> 1
+    is_residual = np.ones(len(clauses.literal), bool)
+    is_residual[access[has_access]] = ~ways.is_implied[predicate]
+    none = np.zeros(len(clauses.literal), bool)
+    residual, start, shape = make_residuals(clauses, is_residual, none, order)
+
+    slot_count = np.ones(len(count), np.int64)
+    slot_count[has_access] = np.diff(ways.slot_start)[predicate]
+    slot = np.full(int(slot_count.sum()), ways.always_slot, np.int64)
+    slot[np.repeat(has_access, slot_count)] = ways.slot[
+        expand_slices(ways.slot_start[predicate], slot_count[has_access])
+    ]
+    program_slot = np.array([slot for slots, _ in programs for slot in slots], np.int64)
+    target = np.array([~program for slots, program in programs for _ in slots], np.int32)
+    zeros = np.zeros(len(target), np.int64)
+    return Entries(
+        np.concatenate((slot, program_slot)),
+        np.concatenate((np.repeat(row, slot_count), target)).astype(np.int32),
+        np.concatenate((np.repeat(start, slot_count), zeros)),
+        np.concatenate((np.repeat(shape, slot_count), zeros)),
+        residual,
+    )

@@ -1,0 +1,137 @@
+"""What a layout is built from: live rows and their clauses, gathered from the catalogue as they are needed.
+
+The catalogue's literals are read in blocks of clauses and never copied as a whole: a builder of millions of
+subscriptions may not need several times the memory of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.code_space import I4, I8, expand_slices
+
+BLOCK_CLAUSES = 1 << 17
+
+
+class Source(NamedTuple):
+    """Live rows, their clauses and programs.
+
+    Attributes
+    ----------
+    columns : CatalogueColumns
+    row_catalogue : int32[R]
+        Catalogue row of each layout row; by handle.
+    clause_catalogue : int32[n]
+    clause_row : int32[n]
+    program_row : int64[G]
+    program_start : int64[G+1]
+    program_code : int32[]
+        Literals numbered by the catalogue.
+    """
+
+    columns: Any
+    row_catalogue: I4
+    clause_catalogue: I4
+    clause_row: I4
+    program_row: I8
+    program_start: I8
+    program_code: I4
+
+    @property
+    def clause_count(self) -> int:
+        """Number of clauses."""
+        return len(self.clause_catalogue)
+
+
+class Clauses(NamedTuple):
+    """Literals of some clauses.
+
+    Attributes
+    ----------
+    start : int64[m+1]
+    literal : int32[]
+    owner : int32[]
+        Which of the m clauses each literal belongs to.
+    """
+
+    start: I8
+    literal: I4
+    owner: I4
+
+
+def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Source:
+    """List rows below ``counts.rows`` that are not removed at `version`, by handle, and what they have."""
+    rows = np.concatenate([np.zeros(0, np.int32), *_live_rows(columns, counts.rows, version)])
+    if not _ascend(columns.handle, rows):
+        rows = rows[np.argsort(columns.handle[rows], kind="stable")]
+    blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(rows), BLOCK_CLAUSES)]
+    clause_total = sum(int(_clause_count(columns, rows[block]).sum()) for block in blocks)
+    clause, clause_row = np.empty(clause_total, np.int32), np.empty(clause_total, np.int32)
+    program_rows = [np.zeros(0, np.int64)]
+    at = 0
+    for block in blocks:
+        mine = rows[block]
+        count = _clause_count(columns, mine)
+        stop = at + int(count.sum())
+        clause[at:stop] = expand_slices(columns.clause_start[mine], count)
+        clause_row[at:stop] = np.repeat(np.arange(block.start, block.start + len(mine)), count)
+        program_rows.append(block.start + np.flatnonzero(columns.program_size[mine]))
+        at = stop
+
+    program_row = np.concatenate(program_rows)
+    size = columns.program_size[rows[program_row]].astype(np.int64)
+    code = columns.program[expand_slices(columns.program_start[rows[program_row]], size)]
+    program_start = np.zeros(len(program_row) + 1, np.int64)
+    np.cumsum(size, out=program_start[1:])
+    return Source(columns, rows, clause, clause_row, program_row, program_start, code)
+
+
+def _live_rows(columns: Any, row_count: int, version: int) -> Iterator[I4]:
+    """Give the rows that are not removed at `version`, block by block."""
+    for first in range(0, row_count, BLOCK_CLAUSES):
+        removed = columns.removed_version[first : min(first + BLOCK_CLAUSES, row_count)]
+        yield (first + np.flatnonzero((removed == 0) | (removed > version))).astype(np.int32)
+
+
+def _clause_count(columns: Any, rows: I4) -> I8:
+    """Return the clauses of rows; none where they are stored as a program."""
+    found: I8 = np.where(columns.program_size[rows] > 0, 0, columns.clause_count[rows]).astype(np.int64)
+    return found
+
+
+def _ascend(handle: Any, rows: I4) -> bool:
+    """Say whether the handles of rows ascend; block by block."""
+    blocks = (handle[rows[first : first + BLOCK_CLAUSES + 1]] for first in range(0, len(rows), BLOCK_CLAUSES))
+    return all(bool((block[1:] >= block[:-1]).all()) for block in blocks)
+
+
+def predicates_in_use(source: Source, predicate_count: int) -> I4:
+    """Return the catalogue predicates that some live row has, ascending."""
+    used = np.zeros(predicate_count, bool)
+    for first in range(0, source.clause_count, BLOCK_CLAUSES):
+        used[gather(source, slice(first, first + BLOCK_CLAUSES)).literal >> 1] = True
+    used[source.program_code[source.program_code >= 0] >> 1] = True
+    return np.flatnonzero(used).astype(np.int32)
+
+
+def gather(source: Source, picked: Any) -> Clauses:
+    """Return the literals of picked clauses (a slice or an array), numbered by the catalogue."""
+    clause = source.clause_catalogue[picked]
+    count = source.columns.clause_literal_count[clause]
+    start = np.zeros(len(clause) + 1, np.int64)
+    np.cumsum(count, out=start[1:])
+    literal = source.columns.literal[expand_slices(source.columns.clause_literal_start[clause], count)]
+    return Clauses(start, literal, np.repeat(np.arange(len(clause), dtype=np.int32), count))
+
+
+def renumbered(codes: I4, number: I4) -> I4:
+    """Return literals (and connectives, which stay) with their predicates numbered by `number`."""
+    if not len(number):
+        return codes.astype(np.int32)
+    known = np.maximum(codes, 0)
+    changed = 2 * number[known >> 1] + (known & 1)
+    return np.where(codes >= 0, changed, codes).astype(np.int32)

@@ -1,0 +1,111 @@
+"""Kernels that are only timed: the steps of matching one by one, on arrays too large for the caches.
+
+Each mirrors a stage of `probe` and `check`, so that the cost model's constants (`workers.measure`) are this
+machine's. They return what they found, so that no step is optimised away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pubsub_cluster.workers.kernels._jit import kernel
+from pubsub_cluster.workers.kernels.prefetch import prefetch
+
+
+@kernel
+def skip_tables(digit: Any, way_count: Any, table_part: Any, part_code: Any) -> Any:
+    """Look at every table of every event and find that its second attribute is missing.
+
+    Parameters
+    ----------
+    digit : int32[events * way_count]
+        -1: missing.
+    table_part : int32[tables + 1]
+    part_code : int32[]
+    """
+    found = 0
+    for event in range(digit.shape[0] // way_count):
+        for table in range(table_part.shape[0] - 1):
+            for part in range(table_part[table], table_part[table + 1]):
+                if digit[event * way_count + part_code[part]] < 0:
+                    break
+                found += 1
+    return found
+
+
+@kernel
+def probe_tables(
+    digit: Any, way_count: Any, table_part: Any, part_code: Any, multiplier: Any, area: Any, pending: Any
+) -> Any:
+    """Compute the key of every table, ask for its place, then read all places; none is taken.
+
+    Parameters
+    ----------
+    digit : int32[events * way_count]
+    table_part : int32[tables + 1]
+    part_code, multiplier : int32[], int64[]
+    area : int32[]
+        A power of two of places for each table, of which there is a power of two.
+    pending : int64[tables]
+    """
+    table_count = table_part.shape[0] - 1
+    size = area.shape[0] // table_count
+    found = 0
+    for event in range(digit.shape[0] // way_count):
+        for table in range(table_count):
+            key = 0
+            for part in range(table_part[table], table_part[table + 1]):
+                key += digit[event * way_count + part_code[part]] * multiplier[part]
+            pending[table] = table * size + (key & (size - 1))
+            prefetch(area, pending[table])
+        for table in range(table_count):
+            if area[pending[table]] >= 0:
+                found += 1
+    return found
+
+
+@kernel
+def visit_clusters(start: Any, blob: Any, flag: Any, group: Any) -> Any:
+    """Ask for `group` clusters, then read the header and the only literal of each.
+
+    Parameters
+    ----------
+    start : int64[n]
+    blob : int32[]
+    flag : uint8[]
+    """
+    found = 0
+    for first in range(0, start.shape[0] - group + 1, group):
+        for at in range(first, first + group):
+            prefetch(blob, start[at])
+        for at in range(first, first + group):
+            entry_count = blob[start[at]]
+            if entry_count > 0 and flag[blob[start[at] + 1]] != 0:
+                found += 1
+    return found
+
+
+@kernel
+def check_columns(column_count: Any, blob: Any, flag: Any, survivor: Any) -> Any:
+    """Reduce all entries of one cluster by its columns, as `check.columns_hold` does.
+
+    Parameters
+    ----------
+    blob : int32[]
+        Column after column of literals.
+    flag : uint8[]
+    survivor : int32[entries]
+    """
+    entry_count = survivor.shape[0]
+    count = 0
+    for entry in range(entry_count):
+        survivor[count] = entry
+        count += 1 if flag[blob[entry]] != 0 else 0
+    for column in range(1, column_count):
+        kept = 0
+        for number in range(count):
+            entry = survivor[number]
+            survivor[kept] = entry
+            kept += 1 if flag[blob[column * entry_count + entry]] != 0 else 0
+        count = kept
+    return count

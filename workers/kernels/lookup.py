@@ -1,0 +1,208 @@
+"""From one value to its label, in the way that suits the attribute's constants.
+
+- SEARCH: binary search among the constants; always right.
+- DIRECT: constants are integers close together: one read of a table by value.
+- HASH: no predicate of the attribute compares by order, so all values that are no constant may share one
+  gap label, the first; constants are found by hash and compared in full.
+
+Which way is taken is decided by `workers.lookups`; labels are those of `shm.code_space`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pubsub_cluster.shm.code_space import FIRST_NUMBER_LABEL
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.text import (
+    MIX_A,
+    MIX_B,
+    hash_of,
+    same_tails,
+    swapped,
+    word_of,
+)
+
+SEARCH, DIRECT, HASH = 0, 1, 2
+PREFIX_BYTES = 8
+NO_CONSTANT = -1
+_PART_SCALE = 2.0**53
+
+
+class Lookup(NamedTuple):
+    """Constants of A attributes and the tables to find them; positions are absolute, -1 is an empty slot."""
+
+    number_method: Any  # int8[A]
+    number_first: Any  # int64[A+1], the constants of an attribute
+    number_whole: Any  # int64[]
+    number_part: Any  # float64[]
+    number_low: Any  # int64[A], DIRECT: the smallest constant
+    number_table: Any  # int64[A+1], the part of `direct_label` or `number_slot`
+    direct_label: Any  # int32[]
+    number_slot: Any  # int32[]
+    text_method: Any  # int8[A]
+    text_first: Any  # int64[A+1]
+    text_base: Any  # int64[A], label of a text below all constants
+    text_offset: Any  # int64[]
+    text_bytes: Any  # uint8[]
+    text_prefix: Any  # uint64[]
+    text_table: Any  # int64[A+1]
+    text_slot: Any  # int32[]
+    seed: Any  # uint64
+
+
+@leaf
+def prefix_of(data: Any, start: Any, end: Any) -> Any:
+    """Return the first eight bytes of ``data[start:end]`` as a big-endian number, zero-padded."""
+    return swapped(word_of(data, start, end))
+
+
+@leaf
+def compare_tails(a: Any, a_start: Any, a_end: Any, b: Any, b_start: Any, b_end: Any) -> Any:
+    """Compare two texts that agree in their prefixes by the bytes after them; return -1, 0 or 1."""
+    a_size = a_end - a_start
+    b_size = b_end - b_start
+    for at in range(PREFIX_BYTES, min(a_size, b_size)):
+        x = a[a_start + at]
+        y = b[b_start + at]
+        if x != y:
+            return -1 if x < y else 1
+    if a_size == b_size:
+        return 0
+    return -1 if a_size < b_size else 1
+
+
+@leaf
+def _number_hash(whole: Any, part: Any, seed: Any) -> Any:
+    found = (np.uint64(whole) ^ seed) * MIX_A
+    if -1.0 < part < 1.0:
+        found ^= np.uint64(np.int64(part * _PART_SCALE)) * MIX_B
+    return (found ^ (found >> np.uint64(32))) * MIX_A
+
+
+@leaf
+def number_label(lookup: Any, attribute: Any, whole: Any, part: Any) -> Any:
+    """Return the label of a number key."""
+    first = lookup.number_first[attribute]
+    stop = lookup.number_first[attribute + 1]
+    method = lookup.number_method[attribute]
+    if method == DIRECT:
+        low = lookup.number_low[attribute]
+        table = lookup.number_table[attribute]
+        size = lookup.number_table[attribute + 1] - table
+        if whole < low:
+            return np.int64(FIRST_NUMBER_LABEL)
+        if whole > low + (size - 1):
+            return np.int64(FIRST_NUMBER_LABEL + 2 * (stop - first))
+        label = np.int64(lookup.direct_label[table + (whole - low)])
+        if part != 0.0 and (label - FIRST_NUMBER_LABEL) & 1:
+            label += 1 if part > 0.0 else -1
+        return label
+    if method == HASH:
+        table = lookup.number_table[attribute]
+        mask = lookup.number_table[attribute + 1] - table - 1
+        at = np.int64(_number_hash(whole, part, lookup.seed) >> np.uint64(33)) & mask
+        found = lookup.number_slot[table + at]
+        while found >= 0:
+            if lookup.number_whole[found] == whole and lookup.number_part[found] == part:
+                return np.int64(FIRST_NUMBER_LABEL + 2 * (found - first) + 1)
+            at = (at + 1) & mask
+            found = lookup.number_slot[table + at]
+        return np.int64(FIRST_NUMBER_LABEL)
+    lo = first
+    hi = stop
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        constant = lookup.number_whole[mid]
+        if constant < whole or (constant == whole and lookup.number_part[mid] < part):
+            lo = mid + 1
+        else:
+            hi = mid
+    label = np.int64(FIRST_NUMBER_LABEL + 2 * (lo - first))
+    if lo < stop and lookup.number_whole[lo] == whole and lookup.number_part[lo] == part:
+        label += 1
+    return label
+
+
+@leaf
+def text_label(lookup: Any, attribute: Any, data: Any, start: Any, stop: Any) -> Any:
+    """Return the label of the text ``data[start:stop]``."""
+    first = lookup.text_first[attribute]
+    base = lookup.text_base[attribute]
+    word = word_of(data, start, stop)
+    prefix = swapped(word)
+    if lookup.text_method[attribute] == HASH:
+        size = stop - start
+        table = lookup.text_table[attribute]
+        mask = lookup.text_table[attribute + 1] - table - 1
+        at = np.int64(hash_of(data, start, stop, word, lookup.seed) >> np.uint64(33)) & mask
+        found = lookup.text_slot[table + at]
+        while found >= 0:
+            offset = lookup.text_offset[found]
+            if (
+                lookup.text_prefix[found] == prefix
+                and lookup.text_offset[found + 1] - offset == size
+                and same_tails(lookup.text_bytes, offset, data, start, size)
+            ):
+                return np.int64(base + 2 * (found - first) + 1)
+            at = (at + 1) & mask
+            found = lookup.text_slot[table + at]
+        return np.int64(base)
+    lo = first
+    hi = lookup.text_first[attribute + 1]
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        constant = lookup.text_prefix[mid]
+        if constant != prefix:
+            order = -1 if constant < prefix else 1
+        else:
+            order = compare_tails(
+                lookup.text_bytes, lookup.text_offset[mid], lookup.text_offset[mid + 1], data, start, stop
+            )
+        if order == 0:
+            return np.int64(base + 2 * (mid - first) + 1)
+        if order < 0:
+            lo = mid + 1
+        else:
+            hi = mid
+    return np.int64(base + 2 * (lo - first))
+
+
+@kernel
+def fill_number_slots(attribute: Any, lookup: Any, slots: Any) -> Any:
+    """Enter an attribute's number constants into its slots (int32, all -1); return the longest probe."""
+    table = lookup.number_table[attribute]
+    mask = lookup.number_table[attribute + 1] - table - 1
+    longest = 0
+    for constant in range(lookup.number_first[attribute], lookup.number_first[attribute + 1]):
+        found = _number_hash(lookup.number_whole[constant], lookup.number_part[constant], lookup.seed)
+        at = np.int64(found >> np.uint64(33)) & mask
+        probes = 1
+        while slots[table + at] >= 0:
+            at = (at + 1) & mask
+            probes += 1
+        slots[table + at] = constant
+        longest = max(longest, probes)
+    return longest
+
+
+@kernel
+def fill_text_slots(attribute: Any, lookup: Any, slots: Any) -> Any:
+    """Enter an attribute's text constants into its slots (int32, all -1); return the longest probe."""
+    table = lookup.text_table[attribute]
+    mask = lookup.text_table[attribute + 1] - table - 1
+    longest = 0
+    for constant in range(lookup.text_first[attribute], lookup.text_first[attribute + 1]):
+        start, stop = lookup.text_offset[constant], lookup.text_offset[constant + 1]
+        word = word_of(lookup.text_bytes, start, stop)
+        found = hash_of(lookup.text_bytes, start, stop, word, lookup.seed)
+        at = np.int64(found >> np.uint64(33)) & mask
+        probes = 1
+        while slots[table + at] >= 0:
+            at = (at + 1) & mask
+            probes += 1
+        slots[table + at] = constant
+        longest = max(longest, probes)
+    return longest

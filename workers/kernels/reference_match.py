@@ -1,0 +1,190 @@
+"""What the matching kernel must do, in plain Python: see `reference`."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from typing import Any
+
+from pubsub_cluster.shm import blob as form
+from pubsub_cluster.shm.blob import TABLE_DIRECT, mix_key, partition_of
+from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW
+from pubsub_cluster.workers.kernels.reference import evaluate
+
+
+def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any) -> Any:
+    """See `match.label_passes`."""
+    _, lo, hi, reference = test[at : at + 4].tolist()
+    if reference < 0:
+        return lo <= label <= hi
+    members = set_label[set_start[reference >> 1] : set_start[(reference >> 1) + 1]].tolist()
+    return lo <= label <= hi and (label in members) != bool(reference & 1)
+
+
+def _literal_holds(literal: int, tables: Any, labels: dict[int, list[int]], bits: set[int]) -> bool:
+    at = (literal >> 1) * 4
+    attribute, lo = tables.predicate_test[at : at + 2].tolist()
+    if attribute < 0:
+        truth = lo in bits
+    else:
+        truth = any(
+            label_passes(label, tables.predicate_test, at, tables.set_start, tables.set_label)
+            for label in labels.get(attribute, [])
+        )
+    return truth != bool(literal & 1)
+
+
+def _residual_holds(residual: Any, tables: Any, labels: dict[int, list[int]], bits: set[int]) -> bool:
+    if isinstance(residual, int):
+        return _literal_holds(residual, tables, labels, bits)
+    code, lo, hi = residual
+    return any(lo <= label <= hi for label in labels.get(code >> 1, [])) != bool(code & 1)
+
+
+def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: Any, out_start: Any) -> Any:
+    """See `match.match_events`; leaves `scratch` alone."""
+    first_event = start[0]
+    event_count = len(events.entry_start) - 1
+    count = int(out_start[first_event])
+    for event in range(first_event, event_count):
+        entries = range(events.entry_start[event], events.entry_start[event + 1])
+        labels: dict[int, list[int]] = {}
+        for entry in entries:
+            labels.setdefault(int(events.entry_attribute[entry]), []).append(int(events.entry_label[entry]))
+        bits = set(events.bit[events.bit_start[event] : events.bit_start[event + 1]].tolist())
+        rows: list[int] = []
+        for position, digits in [*_table_places(labels, tables), *_slot_places(labels, bits, tables)]:
+            rows += _rows_at(position, digits, tables, labels, bits)
+        rows = [
+            row
+            for at, row in enumerate(rows)
+            if not (row < 0 or tables.row_many[row]) or row not in rows[:at]
+        ]
+        if count + len(rows) > len(out_row):
+            return OVERFLOW, event
+        for row in rows:
+            out_row[count] = row if row >= 0 else tables.program_row[~row]
+            count += 1
+        out_start[event + 1] = count
+    return OK, event_count
+
+
+def _digits(code: int, labels: dict[int, list[int]], tables: Any) -> list[int]:
+    """Return the digits that an event's labels give a part code."""
+    attribute = code >> 1
+    found = set()
+    for label in labels.get(attribute, []):
+        if code & 1:
+            first, stop = tables.slice_start[attribute : attribute + 2].tolist()
+            above = bisect_right(tables.slice_label[first:stop].tolist(), label) - 1
+            found |= {cell for cell in (above - 1, above) if 0 <= cell < stop - first - 1}
+        elif tables.point_base[attribute] >= 0:
+            point = int(tables.label_point[tables.point_base[attribute] + label])
+            if point >= 0:
+                found.add(point)
+    return sorted(found)
+
+
+def _table_places(labels: dict[int, list[int]], tables: Any) -> list[tuple[int, tuple[int, ...]]]:
+    """Return where in the blob the event's keys lead, and the digits of each."""
+    places = []
+    mine, count = tables.partition_mine, len(tables.partition_mine)
+    for table, (first, stop) in enumerate(itertools.pairwise(tables.table_part.tolist())):
+        options = [_digits(int(code), labels, tables) for code in tables.part_code[first:stop]]
+        area, room = int(tables.table_area[table]), int(tables.table_places[table])
+        for digits in itertools.product(*options):
+            products = (d * int(m) for d, m in zip(digits, tables.part_multiplier[first:stop], strict=True))
+            key = sum(products) - int(tables.table_offset[table])
+            if not mine[partition_of(table, mix_key(key), count)]:
+                continue
+            if tables.table_mode[table] & TABLE_DIRECT:
+                position = int(tables.table_direct[area + key])
+            else:
+                region = tables.table_hash[2 * area : 2 * (area + room)].reshape(-1, 2).tolist()
+                position = dict((k, at) for k, at in region if at >= 0).get(key, -1)
+            if position >= 0:
+                places.append((position, digits))
+    return places
+
+
+def _slot_places(
+    labels: dict[int, list[int]], bits: set[int], tables: Any
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Return where the clusters of the slots lie that an event opens."""
+    always = len(tables.access_start) - 2
+    attribute_count = len(tables.attribute_point) - 1
+    slots = [always, *(always - attribute_count + attribute for attribute in labels)]
+    slots += [int(tables.attribute_point[-1]) + bit for bit in bits]
+    for attribute in labels:
+        slots += _digits(2 * attribute, labels, tables)
+    return [
+        (int(tables.cluster_start[cluster]), ())
+        for slot in slots
+        for cluster in range(tables.access_start[slot], tables.access_start[slot + 1])
+        if tables.partition_mine[tables.cluster_partition[cluster]]
+    ]
+
+
+def _rows_at(
+    position: int, digits: tuple[int, ...], tables: Any, labels: dict[int, list[int]], bits: set[int]
+) -> list[int]:
+    """Return the targets of the sections at a place whose residuals hold; programs stay ``~program``."""
+    found: list[int] = []
+    for mine, entries in unpack_sections(tables.blob, position):
+        if mine is not None and mine != digits:
+            continue
+        for target, residuals in entries:
+            if not all(_residual_holds(residual, tables, labels, bits) for residual in residuals):
+                continue
+            if target < 0:
+                first, stop = tables.program_start[~target : ~target + 2].tolist()
+                code = tables.program_code[first:stop].tolist()
+                used = {literal >> 1 for literal in code if literal >= 0}
+                truth = {p: int(_literal_holds(2 * p, tables, labels, bits)) for p in used}
+                if not evaluate(code, truth, 1):
+                    continue
+            found.append(target)
+    return found
+
+
+def unpack_sections(
+    blob: Any, position: int
+) -> list[tuple[tuple[int, ...] | None, list[tuple[int, list[Any]]]]]:
+    """Return digits (None: any) and entries of every section of a chain.
+
+    An entry is (target, residuals); a residual is a literal or (2 * attribute + negated, first, last label).
+    """
+    sections = []
+    more = True
+    while more:
+        head = int(blob[position])
+        more = bool(head & form.HEAD_MORE)
+        count = head & form.ENTRY_MASK
+        shifts = (form.FLAG_SHIFT, form.INTERVAL_SHIFT, form.TEST_SHIFT)
+        flags, intervals, tests = (head >> shift & form.COUNT_MASK for shift in shifts)
+        position += 1
+
+        def take(size: int) -> list[int]:
+            nonlocal position
+            position += size
+            words: list[int] = blob[position - size : position].tolist()
+            return words
+
+        if head & form.HEAD_LONG:
+            flags, intervals, tests = take(3)
+        digits = tuple(take(take(1)[0])) if head & form.HEAD_LABELS else None
+        columns: list[list[Any]] = []
+        if head & form.HEAD_RUNS:
+            run_count = take(1)[0]
+            literals, stops = take(run_count), take(run_count)
+            column: list[int] = []
+            for literal, stop in zip(literals, stops, strict=True):
+                column += [literal] * (stop - len(column))
+            columns.append(column)
+            flags, tests = (flags - 1, tests) if flags else (flags, tests - 1)
+        columns += [take(count) for _ in range(flags)]
+        columns += [list(zip(take(count), take(count), take(count), strict=True)) for _ in range(intervals)]
+        columns += [take(count) for _ in range(tests)]
+        targets = take(count)
+        sections.append((digits, [(targets[e], [c[e] for c in columns]) for e in range(count)]))
+    return sections

@@ -1,0 +1,101 @@
+"""What the matching kernels read and the memory they work in: named tuples of arrays.
+
+`MatchTables` are columns of a layout (`shm.columns`, family "layout") and this worker's share; `EventTables`
+an encoded batch; `Scratch` belongs to one kernel thread and one layout.
+
+A *part code* is ``2 * attribute + by_cell``: what one part of a table's key is made of. A *digit* is the
+number that an event's label gives for it: its point, or a cell.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Index = np.uintp
+"""In hot loops: an index of this type is not looked at for being negative."""
+
+SEVERAL = -1
+"""In `label_of`: the attribute has several values."""
+
+NO_DIGIT, SEVERAL_DIGITS = -1, -2
+PAIR_HOLDS, PAIR_FAILS = (1, 256) if sys.byteorder == "little" else (256, 1)
+PENDING_MAX = 256
+"""Probes and clusters on their way at a time."""
+
+CURSOR_ENTRY, CURSOR_TABLE, CURSOR_COMBINATION, CURSOR_STEP, CURSOR_CLUSTER = 0, 1, 2, 3, 4
+CURSOR_SIZE = 5
+
+
+class MatchTables(NamedTuple):
+    """What the kernel reads of a layout and of this worker's share; columns as in `shm.layout.LayoutView`."""
+
+    point_base: Any  # int64[A]: first item in label_point, -1 for none
+    label_point: Any  # int32[]: point predicate of a label, -1 for none
+    attribute_point: Any  # int32[A+1]: first point predicate
+    slice_start: Any  # int32[A+1]
+    slice_label: Any  # int32[]: first label of each slice
+    attribute_table: Any  # int32[A+1]: first table that hangs off the attribute
+    table_part: Any  # int32[T+1]
+    part_code: Any  # int32[]
+    part_multiplier: Any  # int64[]
+    table_offset: Any  # int64[T]
+    table_area: Any  # int64[T]: first item in table_direct, or first entry in table_hash
+    table_size: Any  # int64[T]: keys, or entries that a hash is looked up in
+    table_places: Any  # int64[T]: items or entries, overflow included
+    table_mode: Any  # uint8[T]: shm.blob TABLE_*
+    table_direct: Any  # int32[]: blob word or -1
+    table_hash: Any  # int64[2H]: entries of key and blob word (-1: free)
+    access_start: Any  # int32[S+1]: first cluster of each slot
+    cluster_start: Any  # int64[C]: blob word
+    cluster_partition: Any  # int32[C]
+    blob: Any  # int32[]
+    predicate_test: Any  # int32[4P]
+    set_start: Any  # int32[K+1]
+    set_label: Any  # int32[]
+    program_start: Any  # int32[G+1]
+    program_code: Any  # int32[]
+    program_row: Any  # int32[G]
+    row_many: Any  # uint8[R]
+    partition_mine: Any  # uint8[P], 1 for the partitions of this shard
+
+
+class EventTables(NamedTuple):
+    """An encoded batch; event-major."""
+
+    entry_start: Any  # int64[n+1]
+    entry_attribute: Any  # int32[], grouped within an event
+    entry_label: Any  # int32[], distinct within an event and attribute
+    bit_start: Any  # int64[n+1]
+    bit: Any  # int32[]
+
+
+class Scratch(NamedTuple):
+    """Memory of one kernel thread.
+
+    Between events `label_of` is all 0, `digit_of` all `NO_DIGIT`, `flag` 0 and 1 in turn.
+    """
+
+    label_of: Any  # int32[A]: 0 missing, SEVERAL, or the label
+    several: Any  # int64[2A]: first and last + 1 entry of an attribute with several values
+    flag: Any  # uint8[2F]: by literal of a predicate with a flag: holds
+    flag_pair: Any  # uint16[F]: the same memory, both literals of a predicate at once
+    digit_of: Any  # int32[2A]: by part code
+    option_start: Any  # int32[2A]: by part code, for SEVERAL_DIGITS
+    option_count: Any  # int32[2A]
+    option_digit: Any  # int32[>= 3 * most entries of an event]
+    cursor: Any  # int64[CURSOR_SIZE]
+    key: Any  # int64[PENDING_MAX]
+    direct_at: Any  # int64[PENDING_MAX]: item of table_direct
+    hash_key: Any  # int64[PENDING_MAX]
+    hash_at: Any  # int64[PENDING_MAX]: entry where the search starts
+    hash_table: Any  # int32[PENDING_MAX]
+    hash_combination: Any  # int64[PENDING_MAX]: which of the table's combinations; -1: any
+    blob_at: Any  # int64[PENDING_MAX]
+    blob_probe: Any  # int32[PENDING_MAX]: pending hash probe that led there, -1: none
+    survivor: Any  # int32[largest section]
+    row_stamp: Any  # int64[R]
+    program_stamp: Any  # int64[G]
+    stack: Any  # uint8[longest program]

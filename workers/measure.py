@@ -1,0 +1,126 @@
+"""Measurement of the cost model's constants on this machine; prints them as JSON.
+
+Started by module name, ``python -m pubsub_cluster.workers.measure``, by the tuner before its first large
+build: the tuner itself runs no kernels. Benchmarks call `measure_steps`. Every step is timed as the shortest
+of some repetitions, so that a busy machine disturbs it little; all together take a fraction of a second once
+the kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pubsub_cluster.shm.code_space import U1
+from pubsub_cluster.workers.kernels import constants as kernels
+
+REPETITIONS = 5
+EVENTS, WAYS, TABLES = 2_000, 64, 32
+AREA_PLACES = 1 << 23
+BLOB_WORDS, CLUSTERS, GROUP = 1 << 24, 1 << 16, 32
+ENTRIES, LITERALS, COLUMNS = 2_048, 1_024, 5
+PASSES_ONE_IN = 35
+
+
+def measure_steps(scale: float = 1.0) -> dict[str, float]:
+    """Return the constants by their names in `tuner.constants.CostConstants`, nanoseconds.
+
+    Parameters
+    ----------
+    scale : float
+        Of the arrays, below 1 only for tests.
+    """
+    random = np.random.default_rng(1)
+    events = max(int(EVENTS * scale), 4)
+    table_ns = _skip(random, events)
+    probe_ns, probe_attribute_ns = _probe(random, events, AREA_PLACES if scale == 1.0 else 1 << 12)
+    entry_ns, residual_ns = _check(random)
+    cluster_ns = _visit(random, max(int(CLUSTERS * scale), GROUP), max(int(BLOB_WORDS * scale), 1 << 12))
+    return {
+        "table_ns": table_ns,
+        "probe_ns": probe_ns,
+        "probe_attribute_ns": probe_attribute_ns,
+        "cluster_ns": max(cluster_ns - entry_ns, 0.1),
+        "entry_ns": entry_ns,
+        "residual_ns": residual_ns,
+    }
+
+
+def _shortest_ns(call: Callable[[], Any]) -> float:
+    """Run once to compile and warm up, then return the shortest time."""
+    call()
+    times = []
+    for _ in range(REPETITIONS):
+        begin = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - begin)
+    return float(max(min(times), 1))
+
+
+def _parts(random: np.random.Generator, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return tables of `width` random ways each."""
+    code = np.concatenate([random.choice(WAYS, width, replace=False) for _ in range(TABLES)])
+    return np.arange(0, width * TABLES + 1, width, dtype=np.int32), code.astype(np.int32)
+
+
+def _skip(random: np.random.Generator, events: int) -> float:
+    table_part, code = _parts(random, 2)
+    digit = random.integers(0, 35, (events, WAYS)).astype(np.int32)
+    digit[:, code[1::2]] = -1
+    digit = digit.reshape(-1)
+    ns = _shortest_ns(lambda: kernels.skip_tables(digit, WAYS, table_part, code))
+    return ns / (events * TABLES)
+
+
+def _probe(random: np.random.Generator, events: int, places: int) -> tuple[float, float]:
+    """Time keys of two and of six attributes; return what is left without attributes, and one's share."""
+    area = np.full(places, -1, np.int32)
+    pending = np.zeros(TABLES, np.int64)
+    digit = random.integers(0, 35, events * WAYS).astype(np.int32)
+    ns = []
+    for width in (2, 6):
+        table_part, code = _parts(random, width)
+        multiplier = random.integers(1, places, len(code))
+
+        def call(part: Any = table_part, code: Any = code, multiplier: Any = multiplier) -> Any:
+            return kernels.probe_tables(digit, WAYS, part, code, multiplier, area, pending)
+
+        ns.append(_shortest_ns(call) / (events * TABLES))
+    per_attribute = max((ns[1] - ns[0]) / 4.0, 0.05)
+    return max(ns[0] - 2.0 * per_attribute, 0.5), per_attribute
+
+
+def _visit(random: np.random.Generator, clusters: int, words: int) -> float:
+    start = random.integers(0, words // 4, clusters) * 4
+    blob = random.integers(1, LITERALS, words).astype(np.int32)
+    flag = _flags(random)
+    return _shortest_ns(lambda: kernels.visit_clusters(start, blob, flag, GROUP)) / clusters
+
+
+def _check(random: np.random.Generator) -> tuple[float, float]:
+    blob = random.integers(0, LITERALS, COLUMNS * ENTRIES).astype(np.int32)
+    survivor = np.zeros(ENTRIES, np.int32)
+    few, all_pass = _flags(random), np.ones(LITERALS, np.uint8)
+    entry_ns = _shortest_ns(lambda: kernels.check_columns(1, blob, few, survivor)) / ENTRIES
+    one = _shortest_ns(lambda: kernels.check_columns(1, blob, all_pass, survivor))
+    more = _shortest_ns(lambda: kernels.check_columns(COLUMNS, blob, all_pass, survivor))
+    return entry_ns, max((more - one) / (ENTRIES * (COLUMNS - 1)), 0.05)
+
+
+def _flags(random: np.random.Generator) -> U1:
+    return np.asarray(random.integers(0, PASSES_ONE_IN, LITERALS) == 0, np.uint8)
+
+
+def main() -> int:
+    """Print the constants as one JSON object."""
+    sys.stdout.write(json.dumps(measure_steps()) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

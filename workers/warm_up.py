@@ -1,0 +1,71 @@
+"""Compiles or loads every kernel of the encoder, for the array types that it will see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pubsub_cluster.language.batch import payload_from_columns
+from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.raw_batch import (
+    AttributeEntries,
+    BooleanEntries,
+    NumberEntries,
+    RawBatch,
+    TextEntries,
+)
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.shm.code_space import CodeSpaces
+from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.encoder import Encoder
+from pubsub_cluster.workers.kernels import lookup
+from pubsub_cluster.workers.names import NameTable
+from pubsub_cluster.workers.text_bits import TextBits
+from pubsub_cluster.workers.text_cache import TextCache
+
+_ONE_ATTRIBUTE: dict[str, Any] = {
+    "number_start": np.zeros(2, np.int32),
+    "text_start": np.zeros(2, np.int32),
+    "label_start": np.array([0, 5], np.int64),
+}
+
+
+def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
+    """Encode one event in every form; return it decoded, for other kernels.
+
+    Parameters
+    ----------
+    empty_spaces : CodeSpaces
+        Without attributes and constants.
+    """
+    encoder = Encoder(empty_spaces._replace(**_ONE_ATTRIBUTE), ["a"], TextBits([]))
+    slots = np.zeros(0, np.int32)
+    lookup.fill_number_slots(0, encoder.lookup, slots)
+    lookup.fill_text_slots(0, encoder.lookup, slots)
+    names = NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
+    for batch_format, document in _DOCUMENTS.items():
+        offsets = np.array([0, len(document)], np.int64)
+        header = {"format": batch_format, "event_count": 1}
+        encoder.encode_batch(EventBatch(header, [offsets.tobytes(), document], names))
+    for values in (np.zeros(1, np.int64), np.zeros(1), np.zeros(1, bool), [""]):
+        payload = payload_from_columns({"a": values})
+        encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
+    raw = _one_event()
+    encoder.encode(raw)
+    texts = raw.attributes["a"].texts
+    assert texts is not None
+    TextCache().keys_of(texts, 1)
+    return raw
+
+
+_DOCUMENTS = {"json": b'{"a":1}', "msgpack": b"\x81\xa1a\x01"}
+
+
+def _one_event() -> RawBatch:
+    """Return one event with an attribute ``a`` that has a value of each kind."""
+    event = np.zeros(1, np.int32)
+    numbers = NumberEntries(event, np.zeros(1, np.int64), np.zeros(1, np.float64))
+    texts = TextEntries(event, np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    entries = AttributeEntries(numbers, texts, BooleanEntries(event, np.zeros(1, np.uint8)))
+    return RawBatch(1, {"a": entries}, {})
