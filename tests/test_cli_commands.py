@@ -47,7 +47,7 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
 def test_all_commands_are_there() -> None:
     found = {" ".join(names) for names, _ in LEAVES}
     expected = ["start", "stop", "status", "subscribe", "unsubscribe", "load", "publish", "listen", "doctor"]
-    assert found == {*expected, "tune show", "tune now", "demo flights"}
+    assert found == {*expected, "bench", "tune show", "tune now", "demo flights"}
 
 
 def test_help_imports_nothing_heavy() -> None:
