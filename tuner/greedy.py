@@ -42,7 +42,7 @@ LOOKS_MAX = 32
 of the candidates does nearly as well as all of them, and many are alike)."""
 
 EVALUATIONS_MAX = 6_000
-"""Tables whose benefit is worked out, where GA is large: the queue is in order, so its rest is worth little."""
+"""Tables that are valued where GA is large; the queue is in order, so its rest is worth little."""
 
 TABLES_MAX = 1_024
 ROUNDS_MAX = 3
