@@ -18,6 +18,7 @@ from pubsub_cluster.language.batch import check_payload, payload_from_columns, p
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue_store import CAPACITY_PER_ROW
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.statistics import EventSample
@@ -68,7 +69,7 @@ def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Lo
         Passed to `build_layout`.
     """
     begin = time.perf_counter()
-    writer = CatalogueWriter.in_memory(max(rules.size, 1))
+    writer = CatalogueWriter.in_memory(_rows_for(rules))
     writer.append_columns(rules.columns())
     load_s = time.perf_counter() - begin
     catalogue, counts = CatalogueReader.of(writer), writer.counts()
@@ -83,6 +84,13 @@ def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Lo
     engine.warm_up()
     engine.attach_layout(GENERATION, layout)
     return Loaded(catalogue, layout, engine, counts, load_s, build_s)
+
+
+def _rows_for(rules: Rules) -> int:
+    """Return the capacity in rows that has room for the literals and clauses too."""
+    literals = len(rules.literal) // CAPACITY_PER_ROW.literals
+    clauses = (len(rules.start) - 1) // CAPACITY_PER_ROW.clauses
+    return max(rules.size, literals + 1, clauses + 1)
 
 
 class KernelRun:

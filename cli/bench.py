@@ -14,12 +14,12 @@ from pubsub_cluster.cli.common import emit_json, json_option, note
 @click.option("--list", "as_list", is_flag=True, help="Name the workloads and the rivals.")
 @click.option("--subscriptions", type=click.IntRange(1), help="How many; else the workload's usual number.")
 @click.option("--events", type=click.IntRange(1), help="Events per timed pass.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="What all is drawn from.")
 @click.option("--passes", type=click.IntRange(1), default=5, show_default=True, help="Turns that count.")
 @click.option("--rival", "rivals", multiple=True, help="Only these rivals; repeatable. `none` for none.")
 @click.option("--cluster", "with_cluster", is_flag=True, help="Measure a whole cluster through a client too.")
-@click.option("--shards", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--shards", type=click.IntRange(1), default=2, show_default=True, help="Of --cluster.")
+@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Of --cluster.")
 @json_option
 def bench(
     workload: str | None,

@@ -19,9 +19,10 @@ from pubsub_cluster.shm.catalogue_codec import (
     FLAG_LO_OPEN,
     TEXT_OPERATOR_NAMES,
 )
+from pubsub_cluster.shm.catalogue_draft import NewRow, room_for
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
 from pubsub_cluster.shm.catalogue_store import NO_COUNTS, CatalogueColumns, CatalogueCounts, capacity_for
-from pubsub_cluster.shm.catalogue_writer import CatalogueWriter, NewRow, room_for
+from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
 
 __all__ = [
     "FLAG_HAS_HI",

@@ -107,6 +107,7 @@ def test_rivals_answer_correctly(name: str) -> None:
         assert run.run().tolist() == truth[: run.event_count].tolist(), rival
 
 
+@pytest.mark.timeout(600)  # compiles the rivals' kernels
 def test_a_run_reports_what_was_promised() -> None:
     report = run_workload("W0", Settings(2_000, 300, passes=1, rivals=("scan", "propagation+prefetch")))
     for key in ("us_per_event", "events_per_second", "matches", "bytes_per_subscription", "floor_ratio"):

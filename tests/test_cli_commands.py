@@ -51,6 +51,7 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
 def test_all_commands_are_there() -> None:
     found = {" ".join(names) for names, _ in LEAVES}
     expected = [
+        "bench",
         "start",
         "stop",
         "status",

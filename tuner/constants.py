@@ -29,9 +29,11 @@ class CostConstants(NamedTuple):
     cluster_ns : float
         Going to a cluster that was found.
     entry_ns : float
-        Per entry of such a cluster, its first residual included.
+        Per entry of such a cluster, its first residual included where that is a flag (a point or a bit).
     residual_ns : float
         Per further residual that is evaluated.
+    interval_ns : float
+        What an interval or a set costs beyond a flag.
     """
 
     table_ns: float = 3.0
@@ -40,6 +42,7 @@ class CostConstants(NamedTuple):
     cluster_ns: float = 22.0
     entry_ns: float = 1.5
     residual_ns: float = 1.5
+    interval_ns: float = 6.0
 
     def probe_of(self, attribute_count: int) -> float:
         """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""

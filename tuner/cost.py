@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
-from pubsub_cluster.tuner.configuration import Problem, TableSchema
+from pubsub_cluster.tuner.configuration import Bools, Problem, TableSchema
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.slices import Cells
 
@@ -26,6 +26,8 @@ COPIES_MAX = 32
 """Entries of one clause in one table at most (products of the members of its sets)."""
 
 NU_LEAST = 1e-9
+INLINE_MIN, INLINE_WORDS = 256, 3
+"""As in `tuner.predicates`."""
 
 F4 = npt.NDArray[np.float32]
 
@@ -44,13 +46,19 @@ class Ways(NamedTuple):
         Of the slot that leads to it.
     slot_implies : bool[P]
         That slot's being open means that it holds.
+    is_flag : bool[P]
+        Checked by a byte load.
+    words : uint8[P]
+        Words of a cluster that it takes as a residual.
     """
 
     nu: F8
     copies: U1
     cell: I4
     slot_nu: F8
-    slot_implies: npt.NDArray[np.bool_]
+    slot_implies: Bools
+    is_flag: Bools
+    words: U1
 
 
 class Block(NamedTuple):
@@ -66,7 +74,10 @@ class Block(NamedTuple):
         None when no set is registered under several labels.
     row_count : int64[W]
         Clauses with nu > 0.
-    literal_count : float64[n]
+    literal_count, flag_count : float64[n]
+        Literals; those of them that are checked as flags.
+    word_count : float64[n]
+        Words of a cluster that all its literals would take.
     tests_max : float64[n]
         Residuals evaluated beyond the first, were there endlessly many that pass like the clause's own.
     cost : float64[n]
@@ -79,6 +90,8 @@ class Block(NamedTuple):
     copies: U1 | None
     row_count: I8
     literal_count: F8
+    flag_count: F8
+    word_count: F8
     tests_max: F8
     cost: F8
 
@@ -145,7 +158,17 @@ def find_ways_in(problem: Problem, cells: Cells) -> Ways:
         cells.cell,
         np.where(implies, probability, present),
         implies,
+        problem.predicate_is_point | (attribute < 0),
+        _residual_words(problem),
     )
+
+
+def _residual_words(problem: Problem) -> U1:
+    """Return the words of each predicate in a cluster; intervals of busy attributes stand there in full."""
+    attribute = problem.predicate_attribute
+    is_interval = problem.predicate_is_range & ~problem.predicate_is_point & (attribute >= 0)
+    times = np.bincount(attribute[is_interval], minlength=problem.attribute_count + 1)
+    return np.where(is_interval & (times[attribute] >= INLINE_MIN), INLINE_WORDS, 1).astype(np.uint8)
 
 
 def slot_reach(problem: Problem, weight: float, clause: I8) -> F8:
@@ -171,16 +194,14 @@ def make_block(
     tests_max = passing / np.maximum(1.0 - passing, NU_LEAST)
     literal_count = count.astype(np.float64)
 
-    left = np.minimum(
-        np.maximum(literal_count[column] - ways.slot_implies[predicate] - 1.0, 0.0), tests_max[column]
-    )
+    flags: F8 = np.bincount(column, ways.is_flag[predicate], len(clause)).astype(np.float64)
+    words: F8 = np.bincount(column, ways.words[predicate], len(clause)).astype(np.float64)
+    implied = ways.slot_implies[predicate].astype(np.float64)
     through_slot = ways.slot_nu[predicate] * (
-        constants.cluster_ns * slot_share[predicate] + constants.entry_ns + constants.residual_ns * left
+        constants.cluster_ns * slot_share[predicate]
+        + _checking(literal_count[column] - implied, flags[column] - implied, tests_max[column], constants)
     )
-    always = constants.entry_ns + constants.residual_ns * np.minimum(
-        np.maximum(literal_count - 1.0, 0.0), tests_max
-    )
-    cost = always.copy()
+    cost = _checking(literal_count, flags, tests_max, constants)
     np.minimum.at(cost, column[positive], through_slot[positive])
 
     row_of = np.full(2 * problem.attribute_count + 2, -1, np.int32)
@@ -208,7 +229,7 @@ def make_block(
             mode,
         )
     row_count = np.count_nonzero(nu, axis=1).astype(np.int64)
-    return Block(clause, nu, at_literal, copies, row_count, literal_count, tests_max, cost)
+    return Block(clause, nu, at_literal, copies, row_count, literal_count, flags, words, tests_max, cost)
 
 
 def _write_least(
@@ -269,7 +290,19 @@ def table_cost(block: Block, fit: Fit, label_count: int, model: TableModel, cons
     label_count : int
         Attributes of the schema by label, whose literals are no residuals.
     """
-    left = block.literal_count[fit.column] - (label_count + 1.0)
-    tests = np.minimum(np.maximum(left, 0.0), block.tests_max[fit.column])
-    checking = (model.reach_ns + constants.entry_ns) + constants.residual_ns * tests
+    checking = model.reach_ns + checking_of(block, fit.column, label_count, constants)
     return np.asarray(np.minimum(fit.nu * model.joint, 1.0) * checking)
+
+
+def checking_of(block: Block, column: I8, label_count: int, constants: CostConstants) -> F8:
+    """Return what an entry costs in a cluster, with `label_count` literals looked up by label."""
+    left = block.literal_count[column] - label_count
+    return _checking(left, block.flag_count[column] - label_count, block.tests_max[column], constants)
+
+
+def _checking(left: F8, flags_left: F8, tests_max: F8, constants: CostConstants) -> F8:
+    """Cost an entry with so many residuals, flags first; `tests_max` bounds those after the first."""
+    further = np.minimum(np.maximum(left - 1.0, 0.0), tests_max)
+    is_dear = (flags_left < 0.5) & (left > 0.5)
+    per_test = np.where(is_dear, constants.interval_ns, 0.0)
+    return np.asarray(constants.entry_ns + per_test + (constants.residual_ns + per_test) * further)

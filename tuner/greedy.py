@@ -27,7 +27,7 @@ from pubsub_cluster.tuner.configuration import (
     TableSchema,
 )
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
-from pubsub_cluster.tuner.cost import fit_table, schema_rows, table_cost
+from pubsub_cluster.tuner.cost import checking_of, fit_table, schema_rows, table_cost
 from pubsub_cluster.tuner.slices import choose_slices
 from pubsub_cluster.tuner.valuation import WORD_BYTES, Chosen, Value, all_groups, table_bytes
 
@@ -40,6 +40,9 @@ NEARLY = 0.9
 LOOKS_MAX = 32
 """Where GA is large, values renewed between two additions; then the best of them is added (a random sample
 of the candidates does nearly as well as all of them, and many are alike)."""
+
+EVALUATIONS_MAX = 6_000
+"""Tables that are valued where GA is large; the queue is in order, so its rest is worth little."""
 
 TABLES_MAX = 1_024
 ROUNDS_MAX = 3
@@ -146,7 +149,7 @@ class Search:
         moves = gain > 0.0
         column = fit.column[moves]
         benefit = float(gain[moves].sum()) * self._sampled.weight - model.overhead_ns
-        words = fit.copies[moves] * (self._block.literal_count[column] - label_count + 1.0)
+        words = fit.copies[moves] * (self._block.word_count[column] - label_count + 1.0)
         moved_bytes = WORD_BYTES * float((words - self._words[column]).sum()) * self._sampled.weight
         entries = float(fit.copies[moves].sum()) * self._sampled.weight
         added = moved_bytes + table_bytes(entries, model.key_count, model.radix)
@@ -155,7 +158,7 @@ class Search:
     def _place(self) -> None:
         """Put every clause into its best place."""
         self.cost = self._block.cost.copy()
-        self._words = np.maximum(self._block.literal_count, 1.0)
+        self._words = np.maximum(self._block.word_count, 1.0)
         self._table = np.full(len(self.cost), -1)
         for number, table in enumerate(self.chosen):
             self._move(number, table)
@@ -167,7 +170,7 @@ class Search:
         self.cost[column] = table.cost[better]
         self._table[column] = number
         label_count = table.schema.cells.count(BY_LABEL)
-        words = self._block.literal_count[column] - label_count + 1.0
+        words = self._block.word_count[column] - label_count + 1.0
         self._words[column] = table.fit.copies[better] * words
 
     def _size(self) -> float:
@@ -214,9 +217,8 @@ class Search:
         pays[[row for row, way in self._way_of.items() if any(way >> 1 == one >> 1 for one in ways)]] = 0.0
         rows = np.flatnonzero(pays > constants.table_ns)
         with_row = self._block.nu[rows][:, column]
-        left = self._block.literal_count[column] - sum(1 for way in ways if not way & 1) - 1.0
-        tests = np.minimum(np.maximum(left, 0.0), self._block.tests_max[column])
-        checking = constants.entry_ns + constants.residual_ns * tests
+        label_count = sum(1 for way in ways if not way & 1)
+        checking = checking_of(self._block, column, label_count, constants)
         known = [self._sampled.row_of[way] for way in ways]
         key_count = float(np.prod(self._sampled.distinct[known])) * self._sampled.distinct[rows]
         radix = float(np.prod(self._sampled.radix[known])) * self._sampled.radix[rows]
@@ -225,7 +227,9 @@ class Search:
         gain = np.where(with_row > 0.0, cost - with_row * nu * (checking + reach[:, None]), 0.0)
         moves = gain > 0.0
         gained = np.where(moves, gain, 0.0).sum(axis=1) * weight
-        words = moves @ (left + 2.0 - self._words[column]) - np.count_nonzero(moves, axis=1)
+        words = moves @ (
+            self._block.word_count[column] - label_count + 1.0 - self._words[column]
+        ) - np.count_nonzero(moves, axis=1)
         is_cell = np.array([self._way_of[row] & 1 for row in rows.tolist()], bool)
         words += np.where(is_cell, np.count_nonzero(moves, axis=1), 0)
         for at, row in enumerate(rows.tolist()):
@@ -271,6 +275,8 @@ class Search:
         added = looked_at = 0
         best: tuple[float, float, TableSchema] | None = None
         while self._queue and len(self.chosen) < TABLES_MAX:
+            if self._nearly < 1.0 and self.evaluated_count >= EVALUATIONS_MAX:
+                break
             _, _, _, stamp, schema = heapq.heappop(self._queue)
             if schema in self._taken or (found := self.evaluate(schema)) is None:
                 continue

@@ -25,6 +25,7 @@ AREA_PLACES = 1 << 23
 BLOB_WORDS, CLUSTERS, GROUP = 1 << 24, 1 << 16, 32
 ENTRIES, LITERALS, COLUMNS = 2_048, 1_024, 5
 PASSES_ONE_IN = 35
+INTERVAL_ENTRIES, LABELS = 1 << 17, 2_000
 
 
 def measure_steps(scale: float = 1.0) -> dict[str, float]:
@@ -48,6 +49,7 @@ def measure_steps(scale: float = 1.0) -> dict[str, float]:
         "cluster_ns": max(cluster_ns - entry_ns, 0.1),
         "entry_ns": entry_ns,
         "residual_ns": residual_ns,
+        "interval_ns": max(_check_intervals(random) - entry_ns, 0.1),
     }
 
 
@@ -110,6 +112,16 @@ def _check(random: np.random.Generator) -> tuple[float, float]:
     one = _shortest_ns(lambda: kernels.check_columns(1, blob, all_pass, survivor))
     more = _shortest_ns(lambda: kernels.check_columns(COLUMNS, blob, all_pass, survivor))
     return entry_ns, max((more - one) / (ENTRIES * (COLUMNS - 1)), 0.05)
+
+
+def _check_intervals(random: np.random.Generator) -> float:
+    """Time intervals of a tenth of their attribute's labels."""
+    lo = random.integers(0, LABELS - LABELS // 10, INTERVAL_ENTRIES)
+    code = 2 * random.integers(0, WAYS, INTERVAL_ENTRIES)
+    blob = np.concatenate((code, lo, lo + LABELS // 10)).astype(np.int32)
+    label_of = random.integers(0, LABELS, WAYS).astype(np.int32)
+    survivor = np.zeros(INTERVAL_ENTRIES, np.int32)
+    return _shortest_ns(lambda: kernels.check_intervals(blob, label_of, survivor)) / INTERVAL_ENTRIES
 
 
 def _flags(random: np.random.Generator) -> U1:

@@ -69,12 +69,12 @@ def literal_holds(literal: Any, tables: Any, events: Any, scratch: Any) -> Any:
 @leaf
 def interval_holds(at: Any, entry_count: Any, tables: Any, events: Any, scratch: Any) -> Any:
     """Say whether the interval whose attribute is at ``blob[at]`` holds."""
-    code = tables.blob[at]
-    lo = tables.blob[at + entry_count]
-    hi = tables.blob[at + 2 * entry_count]
+    code = tables.blob[Index(at)]
+    lo = tables.blob[Index(at + entry_count)]
+    hi = tables.blob[Index(at + 2 * entry_count)]
     negated = (code & 1) == 1
     attribute = code >> 1
-    label = scratch.label_of[attribute]
+    label = scratch.label_of[Index(attribute)]
     if label != SEVERAL:
         return ((lo <= label) & (label <= hi)) != negated
     for entry in range(scratch.several[2 * attribute], scratch.several[2 * attribute + 1]):
@@ -119,38 +119,64 @@ def runs_hold(at: Any, run_count: Any, tables: Any, events: Any, scratch: Any) -
 
 
 @leaf
-def columns_hold(shape: Any, at: Any, count: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """Reduce `survivor` by the columns at ``blob[at]``; return how many are left.
+def first_hold(shape: Any, at: Any, tables: Any, events: Any, scratch: Any) -> Any:
+    """List the entries that pass the first column at ``blob[at]`` in `survivor`.
 
     Parameters
     ----------
     shape : tuple of int
         Entry count, flag, interval and test columns.
+
+    Returns
+    -------
+    int
+        How many pass; all without columns.
     """
     entry_count, flag_columns, interval_columns, test_columns = shape
     survivor = scratch.survivor
-    for column in range(flag_columns + interval_columns + test_columns):
+    count = 0
+    if flag_columns == 0 and interval_columns > 0:
+        for entry in range(entry_count):
+            survivor[Index(count)] = entry
+            count += 1 if interval_holds(at + entry, entry_count, tables, events, scratch) else 0
+    elif flag_columns + test_columns > 0:
+        for entry in range(entry_count):
+            survivor[Index(count)] = entry
+            literal = tables.blob[Index(at + entry)]
+            count += 1 if literal_holds(literal, tables, events, scratch) else 0
+    else:
+        for entry in range(entry_count):
+            survivor[Index(entry)] = entry
+        count = entry_count
+    return count
+
+
+@leaf
+def columns_hold(shape: Any, at: Any, first: Any, count: Any, tables: Any, events: Any, scratch: Any) -> Any:
+    """Reduce `survivor` by the columns at ``blob[at]`` from number `first` on; return how many are left."""
+    entry_count, flag_columns, interval_columns, test_columns = shape
+    survivor = scratch.survivor
+    for column in range(first, flag_columns + interval_columns + test_columns):
         if count == 0:
             return 0
         kept = 0
         if flag_columns <= column < flag_columns + interval_columns:
             for number in range(count):
-                entry = survivor[number]
-                survivor[kept] = entry
+                entry = survivor[Index(number)]
+                survivor[Index(kept)] = entry
                 kept += 1 if interval_holds(at + entry, entry_count, tables, events, scratch) else 0
             at += 3 * entry_count
         else:
             previous = -1
             holds = False
             for number in range(count):
-                entry = survivor[number]
-                literal = tables.blob[at + entry]
+                entry = survivor[Index(number)]
+                literal = tables.blob[Index(at + entry)]
                 if literal != previous:
                     holds = literal_holds(literal, tables, events, scratch)
                     previous = literal
-                if holds:
-                    survivor[kept] = entry
-                    kept += 1
+                survivor[Index(kept)] = entry
+                kept += 1 if holds else 0
             at += entry_count
         count = kept
     return count
@@ -181,23 +207,28 @@ def check_section(start: Any, probe: Any, tables: Any, events: Any, scratch: Any
     if (head & HEAD_LABELS) != 0:
         is_open = digits_match(at + 1, probe, tables, scratch)
         at += 1 + blob[at]
-    count = entry_count
+    count = 0
+    done = 0
+    columns_at = at
     if (head & HEAD_RUNS) != 0:
         run_count = blob[at]
         count = runs_hold(at + 1, run_count, tables, events, scratch) if is_open else 0
         at += 1 + 2 * run_count
+        columns_at = at
         if flag_columns > 0:
             flag_columns -= 1
         else:
             test_columns -= 1
-    else:
-        for entry in range(entry_count):
-            scratch.survivor[entry] = entry
+    elif is_open:
+        shape = entry_count, flag_columns, interval_columns, test_columns
+        count = first_hold(shape, at, tables, events, scratch)
+        done = 1
+        columns_at += entry_count if flag_columns > 0 or interval_columns == 0 else 3 * entry_count
     targets = at + (flag_columns + 3 * interval_columns + test_columns) * entry_count
-    if not is_open:
+    if count == 0:
         return 0, targets
     shape = entry_count, flag_columns, interval_columns, test_columns
-    return columns_hold(shape, at, count, tables, events, scratch), targets
+    return columns_hold(shape, columns_at, done, count, tables, events, scratch), targets
 
 
 @leaf

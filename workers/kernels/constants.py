@@ -109,3 +109,25 @@ def check_columns(column_count: Any, blob: Any, flag: Any, survivor: Any) -> Any
             kept += 1 if flag[blob[column * entry_count + entry]] != 0 else 0
         count = kept
     return count
+
+
+@kernel
+def check_intervals(blob: Any, label_of: Any, survivor: Any) -> Any:
+    """Reduce all entries of one cluster by an interval column, as `check.interval_holds` does.
+
+    Parameters
+    ----------
+    blob : int32[3 * entries]
+        ``2 * attribute + negated``, first and last labels.
+    label_of : int32[attributes]
+    survivor : int32[entries]
+    """
+    entry_count = survivor.shape[0]
+    count = 0
+    for entry in range(entry_count):
+        code = blob[entry]
+        label = label_of[code >> 1]
+        inside = (blob[entry_count + entry] <= label) & (label <= blob[2 * entry_count + entry])
+        survivor[count] = entry
+        count += 1 if inside != ((code & 1) == 1) else 0
+    return count
