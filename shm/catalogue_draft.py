@@ -15,7 +15,7 @@ from pubsub_cluster.shm.catalogue_bulk import RowColumns, numbered_literals
 from pubsub_cluster.shm.catalogue_codec import Heap, encode_predicates
 from pubsub_cluster.shm.catalogue_store import CatalogueColumns, CatalogueCounts
 
-_Slices: TypeAlias = list[tuple[npt.NDArray[Any], int, npt.NDArray[Any]]]
+Slices: TypeAlias = list[tuple[npt.NDArray[Any], int, npt.NDArray[Any]]]
 
 
 class _Numbered(NamedTuple):
@@ -116,7 +116,7 @@ class Draft:
         for name, _, _ in self._new_owners:
             del self._owners[name]
 
-    def collect(self, rows: list[NewRow], columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
+    def collect(self, rows: list[NewRow], columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
         """Return the slices to write, as (column, first item, values), and the counts afterwards."""
         if not rows:
             return [], self._counts
@@ -135,7 +135,7 @@ class Draft:
         )
         return self._slices(numbered, columns)
 
-    def collect_columns(self, rows: RowColumns, columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
+    def collect_columns(self, rows: RowColumns, columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
         """The same for rows that are columns already."""
         row_count = len(rows.handles)
         positive = self._number_predicates(rows.predicates)
@@ -156,13 +156,13 @@ class Draft:
         )
         return self._slices(numbered, columns)
 
-    def _slices(self, rows: _Numbered, columns: CatalogueColumns) -> tuple[_Slices, CatalogueCounts]:
+    def _slices(self, rows: _Numbered, columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
         counts = self._counts
         predicate_values, constant_count = encode_predicates(
             self._new_predicates, self._number_of_attribute, counts.constants, self._heap
         )
         row_count = len(rows.handles)
-        slices: _Slices = []
+        slices: Slices = []
 
         def put(name: str, start: int, values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
             column: npt.NDArray[Any] = getattr(columns, name)

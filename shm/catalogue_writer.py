@@ -17,7 +17,7 @@ from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_bulk import RowColumns
-from pubsub_cluster.shm.catalogue_draft import Draft, NewRow
+from pubsub_cluster.shm.catalogue_draft import Draft, NewRow, Slices
 from pubsub_cluster.shm.catalogue_store import (
     NO_COUNTS,
     ROWS_AHEAD,
@@ -165,7 +165,7 @@ class CatalogueWriter:
         rows.check()
         return self._write(lambda draft: draft.collect_columns(rows, self.columns))
 
-    def _write(self, collect: Callable[[_Draft], tuple[_Slices, CatalogueCounts]]) -> int:
+    def _write(self, collect: Callable[[Draft], tuple[Slices, CatalogueCounts]]) -> int:
         draft = Draft(self._counts, self._literals, self._attributes, self._owners)
         try:
             slices, counts = collect(draft)
