@@ -169,7 +169,7 @@ def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: Cost
         slice_count = len(sampled.slices[attribute]) if cell else 0
         probes *= max(values, 1.0) * (2.0 - 2.0 / slice_count if cell else 1.0)
     overhead = constants.table_ns * float(present.min())
-    overhead += together * probes * constants.probe_of(len(attributes))
+    overhead += together * probes * constants.probe_of(len(attributes), sum(schema.cells))
     rows = sampled.rows(schema) or []
     key_count = float(np.prod(np.maximum(sampled.distinct[rows], 1.0)))
     radix = float(np.prod(sampled.radix[rows]))

@@ -245,7 +245,7 @@ class Search:
         """Return a table's overhead as if its attributes were independent and had one value."""
         present = self._sampled.problem.present[list(schema.attributes)]
         probes = 1.5 ** sum(schema.cells)
-        probe_ns = self._constants.probe_of(len(schema.attributes))
+        probe_ns = self._constants.probe_of(len(schema.attributes), sum(schema.cells))
         return float(self._constants.table_ns * present.min() + np.prod(present) * probes * probe_ns)
 
     def _new_schema(self, ways: list[int]) -> TableSchema | None:
