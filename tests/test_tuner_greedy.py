@@ -137,13 +137,7 @@ def groups(problem: Problem) -> list[list[TableSchema | None]]:
 
 
 def cost_with(problem: Problem, tables: tuple[TableSchema, ...]) -> float:
-    search = Search(sample_clauses(problem, (), DEFAULT_CONSTANTS), DEFAULT_CONSTANTS)
-    for schema in tables:
-        found = search.evaluate(schema)
-        assert found is not None
-        search.chosen.append(found[1])
-    search._place()
-    return search.total_cost
+    return Search(sample_clauses(problem, (), DEFAULT_CONSTANTS), DEFAULT_CONSTANTS).cost_with(tables)
 
 
 @settings(max_examples=40, deadline=None)

@@ -37,7 +37,7 @@ from pubsub_cluster.tuner.slices import find_cells
 
 SAMPLE_CLAUSES, SAMPLE_LITERALS = 40_000, 200_000
 BLOCK_CLAUSES_MAX = 1 << 18
-MATRIX_ITEMS_MAX = 1 << 23
+MATRIX_ITEMS_MAX, WAYS_LEAST = 1 << 23, 128
 PRIOR_EVENTS = 20.0
 """Weight of independence against the event sample where joint frequencies are estimated."""
 
@@ -88,6 +88,7 @@ def sample_clauses(
     constants: CostConstants,
     wanted: Sequence[int] | None = None,
     clause_count_max: int = SAMPLE_CLAUSES,
+    literal_count_max: int = SAMPLE_LITERALS,
     seed: int = 0,
 ) -> Sampled:
     """Sample clauses without replacement; all of them when they are few.
@@ -95,11 +96,13 @@ def sample_clauses(
     Parameters
     ----------
     wanted : sequence of int, optional
-        Ways to lay out; all that occur by default.
+        Ways to lay out; by default the most frequent ones that occur.
+    clause_count_max, literal_count_max : int
+        Of the sample.
     """
     count = problem.clause_count
     clause = np.arange(count)
-    clause_count_max = min(clause_count_max, SAMPLE_LITERALS * count // max(len(problem.literal), 1) + 1)
+    clause_count_max = min(clause_count_max, literal_count_max * count // max(len(problem.literal), 1) + 1)
     if count > clause_count_max:
         random = np.random.default_rng(seed)
         clause = np.sort(random.choice(count, clause_count_max, replace=False, shuffle=False))
@@ -114,8 +117,9 @@ def sample_clauses(
     return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share)
 
 
-def ways_used(problem: Problem, ways: Ways, clause: I8, count_max: int | None = None) -> list[int]:
-    """Return the ways that positive literals of these clauses have, the most frequent `count_max`."""
+def ways_used(problem: Problem, ways: Ways, clause: I8) -> list[int]:
+    """Return the ways that positive literals of these clauses have, the most frequent ones."""
+    count_max = max(MATRIX_ITEMS_MAX // max(len(clause), 1), WAYS_LEAST)
     count = np.diff(problem.clause_start)[clause]
     literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
     predicate = literal[(literal & 1) == 0] >> 1
@@ -123,7 +127,7 @@ def ways_used(problem: Problem, ways: Ways, clause: I8, count_max: int | None = 
     for mode in (BY_LABEL, BY_CELL):
         usable = predicate[ways.nu[mode][predicate] > 0.0]
         uses[mode::2] = np.bincount(problem.predicate_attribute[usable], minlength=problem.attribute_count)
-    order = np.argsort(-uses, kind="stable")[: count_max or MATRIX_ITEMS_MAX // max(len(clause), 1)]
+    order = np.argsort(-uses, kind="stable")[:count_max]
     return sorted(order[uses[order] > 0].tolist())
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -132,6 +133,12 @@ class Search:
             added = self._add_all()
             if not self._take_out() or not added:
                 return
+
+    def cost_with(self, schemas: Sequence[TableSchema]) -> float:
+        """Make these tables the chosen ones, whatever they cost; return the cost per event."""
+        self.chosen = [found[1] for schema in schemas if (found := self.evaluate(schema)) is not None]
+        self._place()
+        return self.total_cost
 
     def evaluate(self, schema: TableSchema) -> tuple[Value, Chosen] | None:
         """Work out what adding a table brings; None when no clause could be in it."""
