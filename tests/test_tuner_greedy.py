@@ -195,6 +195,20 @@ def test_space_bound_is_kept() -> None:
         assert bounded.total_cost >= cost * 0.9
 
 
+def test_few_dear_clauses_are_not_left_to_chance() -> None:
+    """A sample by cost tells the cost of all clauses, also when a hundredth of them make most of it."""
+    predicates = [(0, value, value) for value in range(10_000)] + [(1, 0, 0)]
+    clauses = [[2 * (n % 10_000)] for n in range(99_000)] + [[20_000]] * 1_000
+    problem = make_problem([10_000, 2], predicates, clauses)
+    full = sample_clauses(problem, (), DEFAULT_CONSTANTS, clause_count_max=200_000)
+    expected = float(full.block.cost @ full.weight)
+    for seed in range(3):
+        sampled = sample_clauses(problem, (), DEFAULT_CONSTANTS, clause_count_max=2_000, seed=seed)
+        assert len(sampled.weight) == pytest.approx(1_500, rel=0.4)
+        assert float(sampled.weight.sum()) == pytest.approx(100_000, rel=0.1)
+        assert float(sampled.block.cost @ sampled.weight) == pytest.approx(expected, rel=0.1)
+
+
 def test_nothing_to_choose() -> None:
     assert choose_configuration(make_problem([3], [(0, 1, 1)], [])) == EMPTY_CONFIGURATION
     always = make_problem([3, 3], [(0, 1, 1), (1, 0, 0)], [[], [1], [1, 3]])

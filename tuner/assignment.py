@@ -28,6 +28,7 @@ from pubsub_cluster.tuner.cost import (
     Ways,
     find_ways_in,
     fit_table,
+    least_slot_nu,
     make_block,
     schema_rows,
     slot_reach,
@@ -35,7 +36,7 @@ from pubsub_cluster.tuner.cost import (
 )
 from pubsub_cluster.tuner.slices import find_cells
 
-SAMPLE_CLAUSES, SAMPLE_LITERALS = 40_000, 200_000
+SAMPLE_CLAUSES, SAMPLE_LITERALS = 40_000, 400_000
 BLOCK_CLAUSES_MAX = 1 << 18
 MATRIX_ITEMS_MAX, WAYS_LEAST = 1 << 23, 128
 PRIOR_EVENTS = 20.0
@@ -61,8 +62,8 @@ class Sampled(NamedTuple):
         Different predicates or cells of each row, as many as an even distribution would have.
     radix : float64[W]
         Different values or cells of each row in the whole catalogue.
-    weight : float
-        Clauses of the problem per clause of the sample.
+    weight : float64[n]
+        Clauses of the catalogue that each clause of the sample stands for.
     slot_share : float64[P]
     """
 
@@ -73,7 +74,7 @@ class Sampled(NamedTuple):
     row_of: dict[int, int]
     distinct: F8
     radix: F8
-    weight: float
+    weight: F8
     slot_share: F8
 
     def rows(self, schema: TableSchema) -> list[int] | None:
@@ -91,30 +92,40 @@ def sample_clauses(
     literal_count_max: int = SAMPLE_LITERALS,
     seed: int = 0,
 ) -> Sampled:
-    """Sample clauses without replacement; all of them when they are few.
+    """Sample clauses; all of them when they are few.
+
+    Half of the sample is drawn evenly, half in proportion to what clauses cost in their slots: few dear
+    clauses may make most of the cost, and a table for them must not hang on who was drawn.
 
     Parameters
     ----------
     wanted : sequence of int, optional
         Ways to lay out; by default the most frequent ones that occur.
     clause_count_max, literal_count_max : int
-        Of the sample.
+        Of the sample, about.
     """
     count = problem.clause_count
-    clause = np.arange(count)
     clause_count_max = min(clause_count_max, literal_count_max * count // max(len(problem.literal), 1) + 1)
-    if count > clause_count_max:
-        random = np.random.default_rng(seed)
-        clause = np.sort(random.choice(count, clause_count_max, replace=False, shuffle=False))
-    weight = problem.weight * count / max(len(clause), 1)
     ways = find_ways_in(problem, find_cells(problem, slices))
+    clause, weight = np.arange(count), np.ones(count)
+    if count > clause_count_max:
+        chance = _inclusion(least_slot_nu(problem, ways), clause_count_max)
+        clause = np.flatnonzero(np.random.default_rng(seed).random(count) < chance)
+        weight = 1.0 / chance[clause]
+    weight *= problem.weight
     slot_share = slot_reach(problem, weight, clause)
     rows = ways_used(problem, ways, clause) if wanted is None else list(wanted)
     block = make_block(problem, ways, clause, rows, constants, slot_share)
-    distinct = np.array([_distinct(problem, ways, block, row, way) for row, way in enumerate(rows)])
+    distinct = np.array([_distinct(problem, ways, block, weight, at) for at in enumerate(rows)])
     row_of = {way: row for row, way in enumerate(rows)}
     radix = _radices(problem, slices)[rows]
     return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share)
+
+
+def _inclusion(cost: F8, wanted: int) -> F8:
+    """Return the chance of each clause to be drawn; their sum is at most about `wanted`."""
+    even = 0.5 * wanted / len(cost)
+    return np.asarray(np.minimum(even + 0.5 * wanted * cost / max(float(cost.sum()), 1e-300), 1.0))
 
 
 def ways_used(problem: Problem, ways: Ways, clause: I8) -> list[int]:
@@ -141,16 +152,21 @@ def _radices(problem: Problem, slices: tuple[tuple[int, ...], ...]) -> F8:
     return radix
 
 
-def _distinct(problem: Problem, ways: Ways, block: Block, row: int, way: int) -> float:
+def _distinct(problem: Problem, ways: Ways, block: Block, weight: F8, row_and_way: tuple[int, int]) -> float:
     """Estimate the number of keys from how often two clauses share one (exact for even distributions)."""
+    row, way = row_and_way
     column = np.flatnonzero(block.nu[row])
+    if not len(column):
+        return 1.0
     at = problem.clause_start[block.clause[column]] + block.literal[row][column]
     predicate = problem.literal[at] >> 1
     key = ways.cell[predicate] if way & 1 else predicate
-    times = np.bincount(key).astype(np.float64) if len(key) else np.zeros(1)
-    pairs = float((times * (times - 1.0)).sum())
+    mine = weight[column]
+    times, squares = np.bincount(key, mine), np.bincount(key, mine * mine)
     seen = float(np.count_nonzero(times))
-    return max(seen, len(key) * (len(key) - 1.0) / pairs) if pairs else max(seen * len(key), 1.0)
+    pairs = float((times * times - squares).sum())
+    all_pairs = float(mine.sum()) ** 2 - float((mine * mine).sum())
+    return max(seen, all_pairs / pairs) if pairs > 1e-6 * all_pairs else max(seen * len(column), 1.0)
 
 
 def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: CostConstants) -> TableModel:
@@ -177,7 +193,7 @@ def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: Cost
     rows = sampled.rows(schema) or []
     key_count = float(np.prod(np.maximum(sampled.distinct[rows], 1.0)))
     radix = float(np.prod(sampled.radix[rows]))
-    load = max(sampled.weight * float(fit.copies.sum()) / key_count, 1e-9)
+    load = max(float(sampled.weight[fit.column] @ fit.copies) / key_count, 1e-9)
     share = -float(np.expm1(-load)) / load
     return TableModel(together / independent, overhead, key_count, radix, share * constants.cluster_ns)
 
