@@ -41,11 +41,11 @@ class CostConstants(NamedTuple):
     table_ns: float = 3.0
     probe_ns: float = 9.0
     probe_attribute_ns: float = 1.0
-    cell_ns: float = 8.0
+    cell_ns: float = 1.0
     cluster_ns: float = 22.0
     entry_ns: float = 1.5
     residual_ns: float = 1.5
-    interval_ns: float = 6.0
+    interval_ns: float = 7.0
 
     def probe_of(self, attribute_count: int, cell_count: int = 0) -> float:
         """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""

@@ -38,11 +38,11 @@ GROUPS_MAX = 1_000
 NEARLY = 0.9
 """Where GA is large, a table is added when its value is at least this share of what any other may have."""
 
-LOOKS_MAX = 32
+LOOKS_MAX = 12
 """Where GA is large, values renewed between two additions; then the best of them is added (a random sample
 of the candidates does nearly as well as all of them, and many are alike)."""
 
-EVALUATIONS_MAX = 6_000
+EVALUATIONS_MAX = 10_000
 """Tables that are valued where GA is large; the queue is in order, so its rest is worth little."""
 
 TABLES_MAX = 1_024
