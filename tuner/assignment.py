@@ -31,6 +31,7 @@ from pubsub_cluster.tuner.cost import (
     least_slot_nu,
     make_block,
     schema_rows,
+    shape_count,
     slot_reach,
     table_cost,
 )
@@ -65,6 +66,8 @@ class Sampled(NamedTuple):
     weight : float64[n]
         Clauses of the catalogue that each clause of the sample stands for.
     slot_share : float64[P]
+    shapes : float
+        Clusters that the clauses of one access fall into, as if evenly spread.
     """
 
     problem: Problem
@@ -76,6 +79,7 @@ class Sampled(NamedTuple):
     radix: F8
     weight: F8
     slot_share: F8
+    shapes: float
 
     def rows(self, schema: TableSchema) -> list[int] | None:
         """Return the rows of a schema; None when no clause of the sample has one of its ways."""
@@ -113,13 +117,14 @@ def sample_clauses(
         clause = np.flatnonzero(np.random.default_rng(seed).random(count) < chance)
         weight = 1.0 / chance[clause]
     weight *= problem.weight
-    slot_share = slot_reach(problem, weight, clause)
+    shapes = shape_count(problem, ways, weight, clause)
+    slot_share = slot_reach(problem, weight, clause, shapes)
     rows = ways_used(problem, ways, clause) if wanted is None else list(wanted)
     block = make_block(problem, ways, clause, rows, constants, slot_share)
     distinct = np.array([_distinct(problem, ways, block, weight, at) for at in enumerate(rows)])
     row_of = {way: row for row, way in enumerate(rows)}
     radix = _radices(problem, slices)[rows]
-    return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share)
+    return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share, shapes)
 
 
 def _inclusion(cost: F8, wanted: int) -> F8:
@@ -193,7 +198,7 @@ def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: Cost
     rows = sampled.rows(schema) or []
     key_count = float(np.prod(np.maximum(sampled.distinct[rows], 1.0)))
     radix = float(np.prod(sampled.radix[rows]))
-    load = max(float(sampled.weight[fit.column] @ fit.copies) / key_count, 1e-9)
+    load = max(float(sampled.weight[fit.column] @ fit.copies) / (key_count * sampled.shapes), 1e-9)
     share = -float(np.expm1(-load)) / load
     return TableModel(together / independent, overhead, key_count, radix, share * constants.cluster_ns)
 

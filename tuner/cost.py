@@ -182,11 +182,26 @@ def least_slot_nu(problem: Problem, ways: Ways) -> F8:
     return least
 
 
-def slot_reach(problem: Problem, weight: F8, clause: I8) -> F8:
+def shape_count(problem: Problem, ways: Ways, weight: F8, clause: I8) -> float:
+    """Return into how many clusters of like clauses a set of clauses falls, as if evenly spread.
+
+    A cluster holds clauses with equally many residuals of each sort.
+    """
+    count = np.diff(problem.clause_start)[clause]
+    predicate = problem.literal[expand_slices(problem.clause_start[clause], count)] >> 1
+    column = np.repeat(np.arange(len(clause)), count)
+    flags = np.bincount(column, ways.is_flag[predicate], len(clause))
+    words = np.bincount(column, ways.words[predicate], len(clause))
+    _, shape = np.unique(np.stack((count, flags, words)), axis=1, return_inverse=True)
+    share = np.bincount(shape.reshape(-1), weight) / max(float(weight.sum()), 1e-300)
+    return 1.0 / max(float(share @ share), 1e-9)
+
+
+def slot_reach(problem: Problem, weight: F8, clause: I8, shapes: float = 1.0) -> F8:
     """Return per predicate the share of a cluster that a clause in its slot bears.
 
     A clause's fellows in a slot are those of the sample, by their weights. Where these are too few to tell,
-    the mean of all predicates of the attribute is taken.
+    the mean of all predicates of the attribute is taken. They fall into `shapes` clusters.
     """
     count = np.diff(problem.clause_start)[clause]
     literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
@@ -198,7 +213,8 @@ def slot_reach(problem: Problem, weight: F8, clause: I8) -> F8:
     attribute = problem.predicate_attribute + 1
     mean = np.bincount(attribute, fellows * uses) / np.maximum(np.bincount(attribute, uses), 1)
     is_known = (uses >= USES_LEAST) | (len(clause) == problem.clause_count)
-    return np.asarray(1.0 / (1.0 + np.maximum(np.where(is_known, fellows, mean[attribute]), 0.0)))
+    known = np.maximum(np.where(is_known, fellows, mean[attribute]), 0.0)
+    return np.asarray(1.0 / (1.0 + known / shapes))
 
 
 def make_block(

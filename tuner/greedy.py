@@ -229,7 +229,8 @@ class Search:
         known = [self._sampled.row_of[way] for way in ways]
         key_count = float(np.prod(self._sampled.distinct[known])) * self._sampled.distinct[rows]
         radix = float(np.prod(self._sampled.radix[known])) * self._sampled.radix[rows]
-        load = np.maximum((with_row > 0.0) @ weight / np.maximum(key_count, 1.0), 1e-9)
+        clusters = np.maximum(key_count, 1.0) * self._sampled.shapes
+        load = np.maximum((with_row > 0.0) @ weight / clusters, 1e-9)
         reach = constants.cluster_ns * -np.expm1(-load) / load
         gain = np.where(with_row > 0.0, cost - with_row * nu * (checking + reach[:, None]), 0.0)
         moves = gain > 0.0
