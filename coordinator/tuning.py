@@ -97,7 +97,8 @@ class TunerDesk:
             "version": message.version,
             **message.summary,
         }
-        self.history = [*self.history[1 - HISTORY_LENGTH :], record]
+        brief = {name: value for name, value in record.items() if name != "tables"}
+        self.history = [*self.history[1 - HISTORY_LENGTH :], brief]
         self.summary = record
 
     def failed(self, message: wire.BuildFailed, now_s: float) -> None:

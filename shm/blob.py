@@ -9,7 +9,7 @@ head: bits 0-11 entry count n, then the flags below, then five bits each for the
 interval columns i and test columns t. The columns, n words each unless said otherwise:
 
     f flag columns        literals below 2 * (predicates with a flag): one byte load each
-    i interval columns    three columns: 2 * attribute + negated | first label | last label
+    i interval columns    n times three words: 2 * attribute + negated, first label, last label
     t test columns        literals over `predicate_test`
 
 With RUNS the first flag column (the first test column when f is 0) is run-length encoded: run j covers the

@@ -220,6 +220,7 @@ _LAYOUT = _columns(
     ("table_direct", "i4", "direct", "blob word", "by key; -1: none"),
     ("table_hash", "i8", "2 * entries", "", "key, blob word; -1: free"),
     ("table_cost", "f8", "tables", "ns per event", "expected"),
+    ("table_entries", "i8", "tables", "", "clauses, each as often as it is registered"),
     ("access_start", "i4", "slots + 1", "cluster", "slots: points, bits, present, always"),
     ("cluster_start", "i8", "clusters", "blob word", ""),
     ("cluster_partition", "i4", "clusters", "partition", ""),

@@ -68,6 +68,7 @@ class LayoutView(NamedTuple):
     table_direct: I4
     table_hash: I8
     table_cost: F8
+    table_entries: I8
     access_start: I4
     cluster_start: I8
     cluster_partition: I4
@@ -188,6 +189,7 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
         table_direct=none4,
         table_hash=none8,
         table_cost=none_f,
+        table_entries=none8,
         access_start=np.zeros(2, np.int32),
         cluster_start=none8,
         cluster_partition=none4,

@@ -26,7 +26,7 @@ from pubsub_cluster.tuner.greedy import Search, choose_configuration
 from pubsub_cluster.tuner.slices import choose_slices, find_cells, formula_8
 
 A, B, C, D = range(4)
-CHECKS = CostConstants(0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+CHECKS = CostConstants(*[0.0] * 8)._replace(entry_ns=1.0)
 """Counts subscription checks, nothing else."""
 
 
@@ -137,13 +137,7 @@ def groups(problem: Problem) -> list[list[TableSchema | None]]:
 
 
 def cost_with(problem: Problem, tables: tuple[TableSchema, ...]) -> float:
-    search = Search(sample_clauses(problem, (), DEFAULT_CONSTANTS), DEFAULT_CONSTANTS)
-    for schema in tables:
-        found = search.evaluate(schema)
-        assert found is not None
-        search.chosen.append(found[1])
-    search._place()
-    return search.total_cost
+    return Search(sample_clauses(problem, (), DEFAULT_CONSTANTS), DEFAULT_CONSTANTS).cost_with(tables)
 
 
 @settings(max_examples=40, deadline=None)
@@ -199,6 +193,20 @@ def test_space_bound_is_kept() -> None:
         bounded.run()
         assert bounded.size_bytes <= bound
         assert bounded.total_cost >= cost * 0.9
+
+
+def test_few_dear_clauses_are_not_left_to_chance() -> None:
+    """A sample by cost tells the cost of all clauses, also when a hundredth of them make most of it."""
+    predicates = [(0, value, value) for value in range(10_000)] + [(1, 0, 0)]
+    clauses = [[2 * (n % 10_000)] for n in range(99_000)] + [[20_000]] * 1_000
+    problem = make_problem([10_000, 2], predicates, clauses)
+    full = sample_clauses(problem, (), DEFAULT_CONSTANTS, clause_count_max=200_000)
+    expected = float(full.block.cost @ full.weight)
+    for seed in range(3):
+        sampled = sample_clauses(problem, (), DEFAULT_CONSTANTS, clause_count_max=2_000, seed=seed)
+        assert len(sampled.weight) == pytest.approx(1_500, rel=0.4)
+        assert float(sampled.weight.sum()) == pytest.approx(100_000, rel=0.1)
+        assert float(sampled.block.cost @ sampled.weight) == pytest.approx(expected, rel=0.1)
 
 
 def test_nothing_to_choose() -> None:

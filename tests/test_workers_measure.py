@@ -26,6 +26,10 @@ def test_timed_kernels_find_what_is_there() -> None:
     pending = np.zeros(2, np.int64)
     multiplier = np.array([1, 4, 1, 4])
     assert kernels.probe_tables(np.abs(digit[0]), 3, part, code, multiplier, area, pending) == 1
+    area = np.full(64, -1, np.int32)
+    area[[1 + 4 * 1, 0 + 4 * 2, 63]] = 0  # of the cells {0, 1} and {1, 2}, four keys; two are there
+    key = np.zeros(4, np.int64)
+    assert kernels.probe_cells(np.array([1, 2], np.int32), 2, np.array([1, 4]), area, key) == 2
     blob = np.array([1, 0, 1, 1, 0, 0], np.int32)
     flag = np.array([1, 0], np.uint8)
     assert kernels.visit_clusters(np.array([0, 2, 4]), blob, flag, 1) == 1

@@ -28,16 +28,18 @@ from pubsub_cluster.tuner.cost import (
     Ways,
     find_ways_in,
     fit_table,
+    least_slot_nu,
     make_block,
     schema_rows,
+    shape_count,
     slot_reach,
     table_cost,
 )
 from pubsub_cluster.tuner.slices import find_cells
 
-SAMPLE_CLAUSES, SAMPLE_LITERALS = 40_000, 200_000
+SAMPLE_CLAUSES, SAMPLE_LITERALS = 40_000, 400_000
 BLOCK_CLAUSES_MAX = 1 << 18
-MATRIX_ITEMS_MAX = 1 << 23
+MATRIX_ITEMS_MAX, WAYS_LEAST = 1 << 23, 128
 PRIOR_EVENTS = 20.0
 """Weight of independence against the event sample where joint frequencies are estimated."""
 
@@ -61,9 +63,11 @@ class Sampled(NamedTuple):
         Different predicates or cells of each row, as many as an even distribution would have.
     radix : float64[W]
         Different values or cells of each row in the whole catalogue.
-    weight : float
-        Clauses of the problem per clause of the sample.
+    weight : float64[n]
+        Clauses of the catalogue that each clause of the sample stands for.
     slot_share : float64[P]
+    shapes : float
+        Clusters that the clauses of one access fall into, as if evenly spread.
     """
 
     problem: Problem
@@ -73,8 +77,9 @@ class Sampled(NamedTuple):
     row_of: dict[int, int]
     distinct: F8
     radix: F8
-    weight: float
+    weight: F8
     slot_share: F8
+    shapes: float
 
     def rows(self, schema: TableSchema) -> list[int] | None:
         """Return the rows of a schema; None when no clause of the sample has one of its ways."""
@@ -88,34 +93,49 @@ def sample_clauses(
     constants: CostConstants,
     wanted: Sequence[int] | None = None,
     clause_count_max: int = SAMPLE_CLAUSES,
+    literal_count_max: int = SAMPLE_LITERALS,
     seed: int = 0,
 ) -> Sampled:
-    """Sample clauses without replacement; all of them when they are few.
+    """Sample clauses; all of them when they are few.
+
+    Half of the sample is drawn evenly, half in proportion to what clauses cost in their slots: few dear
+    clauses may make most of the cost, and a table for them must not hang on who was drawn.
 
     Parameters
     ----------
     wanted : sequence of int, optional
-        Ways to lay out; all that occur by default.
+        Ways to lay out; by default the most frequent ones that occur.
+    clause_count_max, literal_count_max : int
+        Of the sample, about.
     """
     count = problem.clause_count
-    clause = np.arange(count)
-    clause_count_max = min(clause_count_max, SAMPLE_LITERALS * count // max(len(problem.literal), 1) + 1)
-    if count > clause_count_max:
-        random = np.random.default_rng(seed)
-        clause = np.sort(random.choice(count, clause_count_max, replace=False, shuffle=False))
-    weight = problem.weight * count / max(len(clause), 1)
+    clause_count_max = min(clause_count_max, literal_count_max * count // max(len(problem.literal), 1) + 1)
     ways = find_ways_in(problem, find_cells(problem, slices))
-    slot_share = slot_reach(problem, weight, clause)
+    clause, weight = np.arange(count), np.ones(count)
+    if count > clause_count_max:
+        chance = _inclusion(least_slot_nu(problem, ways), clause_count_max)
+        clause = np.flatnonzero(np.random.default_rng(seed).random(count) < chance)
+        weight = 1.0 / chance[clause]
+    weight *= problem.weight
+    shapes = shape_count(problem, ways, weight, clause)
+    slot_share = slot_reach(problem, weight, clause, shapes)
     rows = ways_used(problem, ways, clause) if wanted is None else list(wanted)
     block = make_block(problem, ways, clause, rows, constants, slot_share)
-    distinct = np.array([_distinct(problem, ways, block, row, way) for row, way in enumerate(rows)])
+    distinct = np.array([_distinct(problem, ways, block, weight, at) for at in enumerate(rows)])
     row_of = {way: row for row, way in enumerate(rows)}
     radix = _radices(problem, slices)[rows]
-    return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share)
+    return Sampled(problem, ways, slices, block, row_of, distinct, radix, weight, slot_share, shapes)
 
 
-def ways_used(problem: Problem, ways: Ways, clause: I8, count_max: int | None = None) -> list[int]:
-    """Return the ways that positive literals of these clauses have, the most frequent `count_max`."""
+def _inclusion(cost: F8, wanted: int) -> F8:
+    """Return the chance of each clause to be drawn; their sum is at most about `wanted`."""
+    even = 0.5 * wanted / len(cost)
+    return np.asarray(np.minimum(even + 0.5 * wanted * cost / max(float(cost.sum()), 1e-300), 1.0))
+
+
+def ways_used(problem: Problem, ways: Ways, clause: I8) -> list[int]:
+    """Return the ways that positive literals of these clauses have, the most frequent ones."""
+    count_max = max(MATRIX_ITEMS_MAX // max(len(clause), 1), WAYS_LEAST)
     count = np.diff(problem.clause_start)[clause]
     literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
     predicate = literal[(literal & 1) == 0] >> 1
@@ -123,7 +143,7 @@ def ways_used(problem: Problem, ways: Ways, clause: I8, count_max: int | None = 
     for mode in (BY_LABEL, BY_CELL):
         usable = predicate[ways.nu[mode][predicate] > 0.0]
         uses[mode::2] = np.bincount(problem.predicate_attribute[usable], minlength=problem.attribute_count)
-    order = np.argsort(-uses, kind="stable")[: count_max or MATRIX_ITEMS_MAX // max(len(clause), 1)]
+    order = np.argsort(-uses, kind="stable")[:count_max]
     return sorted(order[uses[order] > 0].tolist())
 
 
@@ -137,16 +157,21 @@ def _radices(problem: Problem, slices: tuple[tuple[int, ...], ...]) -> F8:
     return radix
 
 
-def _distinct(problem: Problem, ways: Ways, block: Block, row: int, way: int) -> float:
+def _distinct(problem: Problem, ways: Ways, block: Block, weight: F8, row_and_way: tuple[int, int]) -> float:
     """Estimate the number of keys from how often two clauses share one (exact for even distributions)."""
+    row, way = row_and_way
     column = np.flatnonzero(block.nu[row])
+    if not len(column):
+        return 1.0
     at = problem.clause_start[block.clause[column]] + block.literal[row][column]
     predicate = problem.literal[at] >> 1
     key = ways.cell[predicate] if way & 1 else predicate
-    times = np.bincount(key).astype(np.float64) if len(key) else np.zeros(1)
-    pairs = float((times * (times - 1.0)).sum())
+    mine = weight[column]
+    times, squares = np.bincount(key, mine), np.bincount(key, mine * mine)
     seen = float(np.count_nonzero(times))
-    return max(seen, len(key) * (len(key) - 1.0) / pairs) if pairs else max(seen * len(key), 1.0)
+    pairs = float((times * times - squares).sum())
+    all_pairs = float(mine.sum()) ** 2 - float((mine * mine).sum())
+    return max(seen, all_pairs / pairs) if pairs > 1e-6 * all_pairs else max(seen * len(column), 1.0)
 
 
 def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: CostConstants) -> TableModel:
@@ -169,11 +194,11 @@ def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: Cost
         slice_count = len(sampled.slices[attribute]) if cell else 0
         probes *= max(values, 1.0) * (2.0 - 2.0 / slice_count if cell else 1.0)
     overhead = constants.table_ns * float(present.min())
-    overhead += together * probes * constants.probe_of(len(attributes))
+    overhead += together * probes * constants.probe_of(len(attributes), sum(schema.cells))
     rows = sampled.rows(schema) or []
     key_count = float(np.prod(np.maximum(sampled.distinct[rows], 1.0)))
     radix = float(np.prod(sampled.radix[rows]))
-    load = max(sampled.weight * float(fit.copies.sum()) / key_count, 1e-9)
+    load = max(float(sampled.weight[fit.column] @ fit.copies) / (key_count * sampled.shapes), 1e-9)
     share = -float(np.expm1(-load)) / load
     return TableModel(together / independent, overhead, key_count, radix, share * constants.cluster_ns)
 

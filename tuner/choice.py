@@ -12,7 +12,6 @@ import numpy as np
 
 from pubsub_cluster.shm.code_space import I8, CodeSpaces
 from pubsub_cluster.tuner.access import Ways
-from pubsub_cluster.tuner.assignment import SAMPLE_CLAUSES
 from pubsub_cluster.tuner.configuration import Configuration, Problem
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.greedy import choose_configuration
@@ -21,6 +20,8 @@ from pubsub_cluster.tuner.source import Clauses
 from pubsub_cluster.tuner.statistics import LabelStatistics
 
 SAMPLE_SEED = 4_089
+FIRST_SAMPLE_CLAUSES = 1 << 18
+"""Drawn evenly from the catalogue; of these the greedy's sample is drawn by cost."""
 
 
 def choose_tables(
@@ -54,9 +55,9 @@ def choose_tables(
         The same for the same input.
     """
     picked = np.arange(clause_count)
-    if clause_count > SAMPLE_CLAUSES:
+    if clause_count > FIRST_SAMPLE_CLAUSES:
         random = np.random.default_rng(SAMPLE_SEED)
-        picked = np.sort(random.choice(clause_count, SAMPLE_CLAUSES, replace=False, shuffle=False))
+        picked = np.sort(random.choice(clause_count, FIRST_SAMPLE_CLAUSES, replace=False, shuffle=False))
     sampled = clauses(picked)
     problem = make_problem(sampled, spaces, predicates, ways, statistics)
     problem = problem._replace(weight=clause_count / max(len(picked), 1))

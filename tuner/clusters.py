@@ -291,9 +291,10 @@ def _write_columns(
             literal = entries.residual[first + column]
             if sort == INTERVAL_COLUMN:
                 test = inline[literal >> 1]
-                out[to] = 2 * test[:, 0] + (literal & 1)
-                out[to + step] = test[:, 1]
-                out[to + 2 * step] = test[:, 2]
+                triple = to + 2 * within
+                out[triple] = 2 * test[:, 0] + (literal & 1)
+                out[triple + 1] = test[:, 1]
+                out[triple + 2] = test[:, 2]
                 to += 3 * step
             else:
                 out[to] = literal

@@ -26,6 +26,8 @@ class CostConstants(NamedTuple):
         C_h: hashing a key, and reading and comparing its entry, with prefetch.
     probe_attribute_ns : float
         K_h: per attribute of the key.
+    cell_ns : float
+        What a key costs beyond that where an event has several for a table: cells, and several values.
     cluster_ns : float
         Going to a cluster that was found.
     entry_ns : float
@@ -39,14 +41,16 @@ class CostConstants(NamedTuple):
     table_ns: float = 3.0
     probe_ns: float = 9.0
     probe_attribute_ns: float = 1.0
+    cell_ns: float = 1.0
     cluster_ns: float = 22.0
     entry_ns: float = 1.5
     residual_ns: float = 1.5
-    interval_ns: float = 6.0
+    interval_ns: float = 7.0
 
-    def probe_of(self, attribute_count: int) -> float:
+    def probe_of(self, attribute_count: int, cell_count: int = 0) -> float:
         """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""
-        return self.probe_ns + self.probe_attribute_ns * attribute_count
+        cell_ns = self.cell_ns if cell_count else 0.0
+        return self.probe_ns + self.probe_attribute_ns * attribute_count + cell_ns
 
 
 DEFAULT_CONSTANTS = CostConstants()

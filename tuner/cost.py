@@ -26,6 +26,7 @@ COPIES_MAX = 32
 """Entries of one clause in one table at most (products of the members of its sets)."""
 
 NU_LEAST = 1e-9
+USES_LEAST = 4
 INLINE_MIN, INLINE_WORDS = 256, 3
 """As in `tuner.predicates`."""
 
@@ -171,12 +172,49 @@ def _residual_words(problem: Problem) -> U1:
     return np.where(is_interval & (times[attribute] >= INLINE_MIN), INLINE_WORDS, 1).astype(np.uint8)
 
 
-def slot_reach(problem: Problem, weight: float, clause: I8) -> F8:
-    """Return per predicate the share of a cluster that a clause in its slot bears."""
+def least_slot_nu(problem: Problem, ways: Ways) -> F8:
+    """Return nu of the best slot of every clause, 1 where it has none."""
+    nu = np.where(problem.literal & 1, 1.0, ways.slot_nu[problem.literal >> 1])
+    least = np.ones(problem.clause_count)
+    filled = np.flatnonzero(np.diff(problem.clause_start))
+    if len(filled):
+        least[filled] = np.minimum.reduceat(nu, problem.clause_start[filled])
+    return least
+
+
+def shape_count(problem: Problem, ways: Ways, weight: F8, clause: I8) -> float:
+    """Return into how many clusters of like clauses a set of clauses falls, as if evenly spread.
+
+    A cluster holds clauses with equally many residuals of each sort.
+    """
+    count = np.diff(problem.clause_start)[clause]
+    predicate = problem.literal[expand_slices(problem.clause_start[clause], count)] >> 1
+    column = np.repeat(np.arange(len(clause)), count)
+    flags = np.bincount(column, ways.is_flag[predicate], len(clause))
+    words = np.bincount(column, ways.words[predicate], len(clause))
+    _, shape = np.unique(np.stack((count, flags, words)), axis=1, return_inverse=True)
+    share = np.bincount(shape.reshape(-1), weight) / max(float(weight.sum()), 1e-300)
+    return 1.0 / max(float(share @ share), 1e-9)
+
+
+def slot_reach(problem: Problem, weight: F8, clause: I8, shapes: float = 1.0) -> F8:
+    """Return per predicate the share of a cluster that a clause in its slot bears.
+
+    A clause's fellows in a slot are those of the sample, by their weights. Where these are too few to tell,
+    the mean of all predicates of the attribute is taken. They fall into `shapes` clusters.
+    """
     count = np.diff(problem.clause_start)[clause]
     literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
-    uses = np.bincount(literal[(literal & 1) == 0] >> 1, minlength=len(problem.predicate_attribute))
-    return np.asarray(1.0 / np.maximum(uses * weight, 1.0))
+    positive = (literal & 1) == 0
+    predicate_count = len(problem.predicate_attribute)
+    uses = np.bincount(literal[positive] >> 1, minlength=predicate_count)
+    total = np.bincount(literal[positive] >> 1, np.repeat(weight, count)[positive], predicate_count)
+    fellows = total * (uses - 1.0) / np.maximum(uses, 1)
+    attribute = problem.predicate_attribute + 1
+    mean = np.bincount(attribute, fellows * uses) / np.maximum(np.bincount(attribute, uses), 1)
+    is_known = (uses >= USES_LEAST) | (len(clause) == problem.clause_count)
+    known = np.maximum(np.where(is_known, fellows, mean[attribute]), 0.0)
+    return np.asarray(1.0 / (1.0 + known / shapes))
 
 
 def make_block(

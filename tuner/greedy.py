@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -37,11 +38,11 @@ GROUPS_MAX = 1_000
 NEARLY = 0.9
 """Where GA is large, a table is added when its value is at least this share of what any other may have."""
 
-LOOKS_MAX = 32
+LOOKS_MAX = 12
 """Where GA is large, values renewed between two additions; then the best of them is added (a random sample
 of the candidates does nearly as well as all of them, and many are alike)."""
 
-EVALUATIONS_MAX = 6_000
+EVALUATIONS_MAX = 10_000
 """Tables that are valued where GA is large; the queue is in order, so its rest is worth little."""
 
 TABLES_MAX = 1_024
@@ -104,7 +105,7 @@ class Search:
     def __init__(self, sampled: Sampled, constants: CostConstants, max_bytes: int | None = None) -> None:
         self._sampled, self._constants = sampled, constants
         self._max_bytes = np.inf if max_bytes is None else float(max_bytes)
-        self._block = sampled.block
+        self._block, self._weight = sampled.block, sampled.weight
         self._can = (self._block.nu > 0).astype(np.float32)
         self._way_of = {row: way for way, row in sampled.row_of.items()}
         self._queue: list[tuple[float, float, int, int, TableSchema]] = []
@@ -120,7 +121,7 @@ class Search:
     def total_cost(self) -> float:
         """Cost per event by D-04, nanoseconds, without what slots cost whatever is in them."""
         overhead = sum(table.model.overhead_ns for table in self.chosen)
-        return float(self.cost.sum()) * self._sampled.weight + overhead
+        return float(self.cost @ self._weight) + overhead
 
     def run(self) -> None:
         """Add and take out tables until neither helps."""
@@ -132,6 +133,12 @@ class Search:
             added = self._add_all()
             if not self._take_out() or not added:
                 return
+
+    def cost_with(self, schemas: Sequence[TableSchema]) -> float:
+        """Make these tables the chosen ones, whatever they cost; return the cost per event."""
+        self.chosen = [found[1] for schema in schemas if (found := self.evaluate(schema)) is not None]
+        self._place()
+        return self.total_cost
 
     def evaluate(self, schema: TableSchema) -> tuple[Value, Chosen] | None:
         """Work out what adding a table brings; None when no clause could be in it."""
@@ -148,10 +155,11 @@ class Search:
         gain = self.cost[fit.column] - cost
         moves = gain > 0.0
         column = fit.column[moves]
-        benefit = float(gain[moves].sum()) * self._sampled.weight - model.overhead_ns
+        weight = self._weight[column]
+        benefit = float(gain[moves] @ weight) - model.overhead_ns
         words = fit.copies[moves] * (self._block.word_count[column] - label_count + 1.0)
-        moved_bytes = WORD_BYTES * float((words - self._words[column]).sum()) * self._sampled.weight
-        entries = float(fit.copies[moves].sum()) * self._sampled.weight
+        moved_bytes = WORD_BYTES * float((words - self._words[column]) @ weight)
+        entries = float(fit.copies[moves] @ weight)
         added = moved_bytes + table_bytes(entries, model.key_count, model.radix)
         return Value(benefit, added), Chosen(schema, model, fit, cost)
 
@@ -175,11 +183,10 @@ class Search:
 
     def _size(self) -> float:
         """Space by D-05, of what is in tables and slots now."""
-        weight = self._sampled.weight
-        size = WORD_BYTES * float(self._words.sum()) * weight
+        size = WORD_BYTES * float(self._words @ self._weight)
         for number, table in enumerate(self.chosen):
             mine = self._table[table.fit.column] == number
-            entries = float(table.fit.copies[mine].sum()) * weight
+            entries = float(table.fit.copies[mine] @ self._weight[table.fit.column[mine]])
             size += table_bytes(entries, table.model.key_count, table.model.radix)
         return size
 
@@ -211,9 +218,9 @@ class Search:
         """
         if len(ways) >= SCHEMA_ATTRIBUTES_MAX or not len(column):
             return
-        constants, weight = self._constants, self._sampled.weight
+        constants, weight = self._constants, self._weight[column]
         cost = self.cost[column]
-        pays = self._can[:, column] @ cost.astype(np.float32) * weight
+        pays = self._can[:, column] @ (cost * weight).astype(np.float32)
         pays[[row for row, way in self._way_of.items() if any(way >> 1 == one >> 1 for one in ways)]] = 0.0
         rows = np.flatnonzero(pays > constants.table_ns)
         with_row = self._block.nu[rows][:, column]
@@ -222,22 +229,21 @@ class Search:
         known = [self._sampled.row_of[way] for way in ways]
         key_count = float(np.prod(self._sampled.distinct[known])) * self._sampled.distinct[rows]
         radix = float(np.prod(self._sampled.radix[known])) * self._sampled.radix[rows]
-        load = np.maximum(np.count_nonzero(with_row, axis=1) * weight / np.maximum(key_count, 1.0), 1e-9)
+        clusters = np.maximum(key_count, 1.0) * self._sampled.shapes
+        load = np.maximum((with_row > 0.0) @ weight / clusters, 1e-9)
         reach = constants.cluster_ns * -np.expm1(-load) / load
         gain = np.where(with_row > 0.0, cost - with_row * nu * (checking + reach[:, None]), 0.0)
         moves = gain > 0.0
-        gained = np.where(moves, gain, 0.0).sum(axis=1) * weight
-        words = moves @ (
-            self._block.word_count[column] - label_count + 1.0 - self._words[column]
-        ) - np.count_nonzero(moves, axis=1)
+        gained, entries = np.where(moves, gain, 0.0) @ weight, moves @ weight
+        before = self._words[column]
+        words = moves @ (weight * (self._block.word_count[column] - label_count + 1.0 - before)) - entries
         is_cell = np.array([self._way_of[row] & 1 for row in rows.tolist()], bool)
-        words += np.where(is_cell, np.count_nonzero(moves, axis=1), 0)
+        words += np.where(is_cell, entries, 0.0)
         for at, row in enumerate(rows.tolist()):
             if (schema := self._new_schema([*ways, self._way_of[row]])) is None:
                 continue
-            added = WORD_BYTES * float(words[at]) * weight
-            entries = float(np.count_nonzero(moves[at])) * weight
-            added += table_bytes(entries, float(key_count[at]), float(radix[at]))
+            added = WORD_BYTES * float(words[at])
+            added += table_bytes(float(entries[at]), float(key_count[at]), float(radix[at]))
             benefit = float(gained[at]) - self._least_overhead(schema)
             self._push(Value(benefit, added), schema, -1)
 
@@ -245,7 +251,7 @@ class Search:
         """Return a table's overhead as if its attributes were independent and had one value."""
         present = self._sampled.problem.present[list(schema.attributes)]
         probes = 1.5 ** sum(schema.cells)
-        probe_ns = self._constants.probe_of(len(schema.attributes))
+        probe_ns = self._constants.probe_of(len(schema.attributes), sum(schema.cells))
         return float(self._constants.table_ns * present.min() + np.prod(present) * probes * probe_ns)
 
     def _new_schema(self, ways: list[int]) -> TableSchema | None:
@@ -351,6 +357,7 @@ class Search:
         has_second = column[order[second]] == everyone
         rise = np.where(has_second, cost[order[second]] - cost[order[first]], 0.0)
         best = number[order[first]]
+        rise *= self._weight
         saved = np.bincount(best[best >= 0], rise[best >= 0], minlength=len(self.chosen))
         overhead = np.array([table.model.overhead_ns for table in self.chosen])
-        return np.asarray(saved * self._sampled.weight - overhead)
+        return np.asarray(saved - overhead)

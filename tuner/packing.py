@@ -68,6 +68,7 @@ class PackedTables(NamedTuple):
     table_direct: I4
     table_hash: I8
     table_cost: F8
+    table_entries: I8
 
 
 def residual_order(predicates: Predicates, ways: Ways) -> ResidualOrder:
@@ -131,7 +132,7 @@ class TablePacker:
         self._test = predicates.test
         self._order = order
         self._blob = blob
-        self._rows: list[tuple[int, int, int, int, float]] = []
+        self._rows: list[tuple[int, int, int, int, float, int]] = []
         self._direct: list[I4] = []
         self._hash: list[I8] = []
         self._direct_size = self._hash_size = 0
@@ -172,19 +173,19 @@ class TablePacker:
             direct = np.full(size, form.NO_POSITION, np.int32)
             direct[key] = position
             self._direct.append(direct)
-            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost))
+            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost, len(keys.key)))
             self._direct_size += size
         else:
             entry, capacity = make_hash(key, position)
             mode = same | (0 if is_exact else TABLE_INEXACT)
             self._hash.append(entry)
-            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost))
+            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost, len(keys.key)))
             self._hash_size += len(entry) // 2
         return entries.target
 
     def finish(self) -> PackedTables:
         """Return the columns."""
-        area, size, places, mode, cost = zip(*self._rows, strict=True) if self._rows else ((),) * 5
+        area, size, places, mode, cost, count = zip(*self._rows, strict=True) if self._rows else ((),) * 6
         return PackedTables(
             np.array(self._offsets, np.int64),
             np.array(area, np.int64),
@@ -194,6 +195,7 @@ class TablePacker:
             np.concatenate([np.zeros(0, np.int32), *self._direct]),
             np.concatenate([np.zeros(0, np.int64), *self._hash]),
             np.array(cost, np.float64),
+            np.array(count, np.int64),
         )
 
     def multipliers(self) -> I8:

@@ -10,7 +10,6 @@ import argparse
 import logging
 import os
 import time
-from typing import Any
 
 import zmq
 
@@ -19,16 +18,19 @@ from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
-from pubsub_cluster.shm.layout import LayoutArrays, write_layout
+from pubsub_cluster.shm.layout import write_layout
 from pubsub_cluster.shm.lifeline import tie_to_parent
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, measured_constants
+from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.statistics import EventSample
 
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
+MEASURED_FROM_CLAUSES = 50_000
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
@@ -75,6 +77,7 @@ class TunerLoop:
         self._slab = SlabReader.attach(setup.slab_segment)
         self._owner = Owner(setup.cluster_id, setup.owner_pid, setup.owner_start_ticks)
         self._events = EventSample()
+        self._constants: CostConstants | None = None
         self._say(wire.TunerReady())
 
     def _sample(self, chunk_idx: int) -> None:
@@ -99,11 +102,14 @@ class TunerLoop:
                 self._events,
                 request.generation,
                 partition_count=self._setup.partition_count,
+                constants=self._measured(counts.clauses),
             )
             built_s = time.perf_counter()
             segment = write_layout(arrays, self._owner)
             summary = {
-                **_summary(arrays),
+                **summarise(arrays, self._catalogue.attribute_name),
+                "constants": (self._constants or DEFAULT_CONSTANTS)._asdict(),
+                "constants_measured": self._constants is not None,
                 "sampled_events": self._events.event_count,
                 "build_ms": round((built_s - started_s) * 1_000),
                 "write_ms": round((time.perf_counter() - built_s) * 1_000),
@@ -122,23 +128,14 @@ class TunerLoop:
         cost: list[float] = arrays.partition_cost.tolist()
         self._say(wire.Built(request.generation, name, request.counts, request.version, cost, summary))
 
+    def _measured(self, clause_count: int) -> CostConstants | None:
+        """Return the machine's constants, measured before the first build that is large enough to profit."""
+        if self._constants is None and clause_count >= MEASURED_FROM_CLAUSES:
+            self._constants = measured_constants()
+        return self._constants
+
     def _say(self, message: wire.FromTuner) -> None:
         self._socket.send(wire.encode(message))
-
-
-def _summary(arrays: LayoutArrays) -> dict[str, Any]:
-    """Return the figures of a layout that ``pubsub-cluster tune show`` prints."""
-    return {
-        "subscriptions": len(arrays.row_catalogue),
-        "predicates": len(arrays.predicate_test) // 4,
-        "attributes": len(arrays.attribute_catalogue),
-        "clusters": len(arrays.cluster_partition),
-        "largest_cluster": arrays.cluster_entries_max,
-        "programs": len(arrays.program_row),
-        "text_predicates": len(arrays.bit_catalogue),
-        "expected_cost_per_event": round(float(arrays.partition_cost.sum()), 2),
-        "size_bytes": arrays.size_bytes,
-    }
 
 
 def main(argv: list[str] | None = None) -> int:

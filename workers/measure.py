@@ -25,6 +25,7 @@ AREA_PLACES = 1 << 23
 BLOB_WORDS, CLUSTERS, GROUP = 1 << 24, 1 << 16, 32
 ENTRIES, LITERALS, COLUMNS = 2_048, 1_024, 5
 PASSES_ONE_IN = 35
+CELL_PARTS, CELL_PLACES = 3, 1 << 16
 INTERVAL_ENTRIES, LABELS = 1 << 17, 2_000
 
 
@@ -46,6 +47,7 @@ def measure_steps(scale: float = 1.0) -> dict[str, float]:
         "table_ns": table_ns,
         "probe_ns": probe_ns,
         "probe_attribute_ns": probe_attribute_ns,
+        "cell_ns": max(_cells(random, events) - probe_ns - CELL_PARTS * probe_attribute_ns, 0.1),
         "cluster_ns": max(cluster_ns - entry_ns, 0.1),
         "entry_ns": entry_ns,
         "residual_ns": residual_ns,
@@ -95,6 +97,16 @@ def _probe(random: np.random.Generator, events: int, places: int) -> tuple[float
         ns.append(_shortest_ns(call) / (events * TABLES))
     per_attribute = max((ns[1] - ns[0]) / 4.0, 0.05)
     return max(ns[0] - 2.0 * per_attribute, 0.5), per_attribute
+
+
+def _cells(random: np.random.Generator, events: int) -> float:
+    """Time keys of several cells, whose areas are small and mostly in the cache."""
+    tables = events * TABLES // 4
+    digit = random.integers(1, 9, tables * CELL_PARTS).astype(np.int32)
+    multiplier = 9 ** np.arange(CELL_PARTS)
+    area, key = np.full(CELL_PLACES, -1, np.int32), np.zeros(1 << CELL_PARTS, np.int64)
+    ns = _shortest_ns(lambda: kernels.probe_cells(digit, CELL_PARTS, multiplier, area, key))
+    return ns / (tables << CELL_PARTS)
 
 
 def _visit(random: np.random.Generator, clusters: int, words: int) -> float:

@@ -67,11 +67,11 @@ def literal_holds(literal: Any, tables: Any, events: Any, scratch: Any) -> Any:
 
 
 @leaf
-def interval_holds(at: Any, entry_count: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """Say whether the interval whose attribute is at ``blob[at]`` holds."""
+def interval_holds(at: Any, tables: Any, events: Any, scratch: Any) -> Any:
+    """Say whether the interval at ``blob[at:at + 3]`` holds."""
     code = tables.blob[Index(at)]
-    lo = tables.blob[Index(at + entry_count)]
-    hi = tables.blob[Index(at + 2 * entry_count)]
+    lo = tables.blob[Index(at + 1)]
+    hi = tables.blob[Index(at + 2)]
     negated = (code & 1) == 1
     attribute = code >> 1
     label = scratch.label_of[Index(attribute)]
@@ -138,7 +138,7 @@ def first_hold(shape: Any, at: Any, tables: Any, events: Any, scratch: Any) -> A
     if flag_columns == 0 and interval_columns > 0:
         for entry in range(entry_count):
             survivor[Index(count)] = entry
-            count += 1 if interval_holds(at + entry, entry_count, tables, events, scratch) else 0
+            count += 1 if interval_holds(at + 3 * entry, tables, events, scratch) else 0
     elif flag_columns + test_columns > 0:
         for entry in range(entry_count):
             survivor[Index(count)] = entry
@@ -164,7 +164,7 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, tables: Any, event
             for number in range(count):
                 entry = survivor[Index(number)]
                 survivor[Index(kept)] = entry
-                kept += 1 if interval_holds(at + entry, entry_count, tables, events, scratch) else 0
+                kept += 1 if interval_holds(at + 3 * entry, tables, events, scratch) else 0
             at += 3 * entry_count
         else:
             previous = -1

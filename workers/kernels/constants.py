@@ -65,6 +65,40 @@ def probe_tables(
 
 
 @kernel
+def probe_cells(digit: Any, part_count: Any, multiplier: Any, area: Any, key: Any) -> Any:
+    """Compute the keys of all combinations of two neighbouring cells per part, ask for them, read them.
+
+    Parameters
+    ----------
+    digit : int32[tables * part_count]
+        The upper one of the two cells; at least 1.
+    part_count : int
+    multiplier : int64[part_count]
+    area : int32[]
+        A power of two of places.
+    key : int64[2 ** part_count]
+    """
+    found = 0
+    mask = area.shape[0] - 1
+    for first in range(0, digit.shape[0] - part_count + 1, part_count):
+        count = 1
+        key[0] = first
+        for part in range(part_count):
+            upper = digit[first + part]
+            for option in range(1, -1, -1):
+                step = (upper - option) * multiplier[part]
+                for at in range(count):
+                    key[option * count + at] = key[at] + step
+            count *= 2
+        for at in range(count):
+            prefetch(area, key[at] & mask)
+        for at in range(count):
+            if area[key[at] & mask] >= 0:
+                found += 1
+    return found
+
+
+@kernel
 def visit_clusters(start: Any, blob: Any, flag: Any, group: Any) -> Any:
     """Ask for `group` clusters, then read the header and the only literal of each.
 

@@ -183,7 +183,7 @@ def unpack_sections(
             columns.append(column)
             flags, tests = (flags - 1, tests) if flags else (flags, tests - 1)
         columns += [take(count) for _ in range(flags)]
-        columns += [list(zip(take(count), take(count), take(count), strict=True)) for _ in range(intervals)]
+        columns += [[tuple(take(3)) for _ in range(count)] for _ in range(intervals)]
         columns += [take(count) for _ in range(tests)]
         targets = take(count)
         sections.append((digits, [(targets[e], [c[e] for c in columns]) for e in range(count)]))
