@@ -209,14 +209,14 @@ def match_rows(programs: Any, bounds: Any, bitmap: Any, stack: Any, out: Any) ->
     start, code, catalogue_row = programs
     first, row_stop, event_count, first_event, count = bounds
     words = [sum(int(word) << 64 * at for at, word in enumerate(row)) for row in bitmap]
-    ones = (1 << event_count) - 1
+    every = (1 << 64 * bitmap.shape[1]) - 1  # bits beyond the events too: room is judged by words
     for row in range(first, len(catalogue_row)):
         if catalogue_row[row] >= row_stop:
             break
-        found = evaluate(code[start[row] : start[row + 1]].tolist(), dict(enumerate(words)), ones) & ones
-        events = [event for event in range(event_count) if found >> event & 1]
-        if events and count + event_count > len(out[0]):
+        found = evaluate(code[start[row] : start[row + 1]].tolist(), dict(enumerate(words)), every) & every
+        if found and count + event_count > len(out[0]):
             return OVERFLOW, row, count
+        events = [event for event in range(event_count) if found >> event & 1]
         for event in events:
             out[0][count], out[1][count] = first_event + event, catalogue_row[row]
             count += 1
