@@ -172,7 +172,7 @@ class Registry:
 
     def _take_room(self, change: Change, form: NormalForm) -> CatalogueCounts:
         """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""
-        room = room_for(_new_row(change, form))
+        room = _room_at_most(change, form)
         self.catalogue.ensure_room(CatalogueCounts(*map(add, self._staged_room, room)))
         return room
 
@@ -259,6 +259,25 @@ class Registry:
                 f"the stored subscriptions do not fit: {error.condition}", seen=error.seen
             ) from error
         self.version = self._next_version - 1
+
+
+def _room_at_most(change: Change, form: NormalForm) -> CatalogueCounts:
+    """Return a bound of what a change needs, from the size of its expression where nothing expands."""
+    expression = change.expression or b""
+    if form.clauses is None or b"$" in expression:
+        return room_for(_new_row(change, form))
+    predicates = len(form.predicates)
+    return CatalogueCounts(
+        1,
+        len(form.clauses),
+        sum(map(len, form.clauses)),
+        0,
+        predicates,
+        2 * predicates + expression.count(b","),
+        2 * len(expression) + len(change.subscription_id.encode()) + len(change.owner.encode()),
+        2 * predicates,
+        1,
+    )
 
 
 def _new_row(change: Change, form: NormalForm) -> NewRow:

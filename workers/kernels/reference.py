@@ -54,10 +54,10 @@ def match_rows(programs: Any, bounds: Any, bitmap: Any, stack: Any, out: Any) ->
     start, code, catalogue_row = programs
     first, row_stop, event_count, first_event, count = bounds
     words = [sum(int(word) << 64 * at for at, word in enumerate(row)) for row in bitmap]
+    every = (1 << 64 * bitmap.shape[1]) - 1  # bits beyond the events too: room is judged by words
     for row in range(first, len(catalogue_row)):
         if catalogue_row[row] >= row_stop:
             break
-        every = (1 << 64 * bitmap.shape[1]) - 1
         found = evaluate(code[start[row] : start[row + 1]].tolist(), dict(enumerate(words)), every) & every
         if found and count + event_count > len(out[0]):
             return OVERFLOW, row, count
