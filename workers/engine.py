@@ -33,8 +33,13 @@ from pubsub_cluster.workers.kernels.tables import (
     CURSOR_SIZE,
     NO_DIGIT,
     PENDING_MAX,
+    TABLE_GROUPS,
+    Digits,
     EventTables,
+    Facts,
     MatchTables,
+    Places,
+    Probes,
     Scratch,
 )
 from pubsub_cluster.workers.names import NameTable
@@ -67,9 +72,17 @@ class MatchResult(NamedTuple):
 
 def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
     """Return what the kernel reads of a layout."""
-    columns = {name: frozen(getattr(layout, name)) for name in MatchTables._fields if name in layout._fields}
-    blob, mine = frozen(layout.cluster_blob), kernel_input(partition_mine, np.uint8)
-    return MatchTables(**columns, blob=blob, partition_mine=mine)
+    groups = {
+        name: group(*(frozen(getattr(layout, column)) for column in group._fields))
+        for name, group in TABLE_GROUPS.items()
+    }
+    return MatchTables(
+        **groups,
+        attribute_table=frozen(layout.attribute_table),
+        blob=frozen(layout.cluster_blob),
+        row_many=frozen(layout.row_many),
+        partition_mine=kernel_input(partition_mine, np.uint8),
+    )
 
 
 def match_scratch(layout: LayoutView) -> Scratch:
@@ -77,24 +90,20 @@ def match_scratch(layout: LayoutView) -> Scratch:
     attribute_count = len(layout.attribute_catalogue)
     flag = np.zeros(2 * layout.flag_count, np.uint8)
     flag[1::2] = 1
+    pending = [np.zeros(PENDING_MAX, np.int64) for _ in range(6)]
     return Scratch(
-        label_of=np.zeros(attribute_count, np.int32),
-        several=np.zeros(2 * attribute_count, np.int64),
-        flag=flag,
+        facts=Facts(np.zeros(attribute_count, np.int32), np.zeros(2 * attribute_count, np.int64), flag),
         flag_pair=flag.view(np.uint16),
-        digit_of=np.full(2 * attribute_count, NO_DIGIT, np.int32),
-        option_start=np.zeros(2 * attribute_count, np.int32),
-        option_count=np.zeros(2 * attribute_count, np.int32),
-        option_digit=np.zeros(OPTIONS_PER_ENTRY * ENTRIES_MIN, np.int32),
+        digits=Digits(
+            np.full(2 * attribute_count, NO_DIGIT, np.int32),
+            np.zeros(2 * attribute_count, np.int32),
+            np.zeros(2 * attribute_count, np.int32),
+            np.zeros(OPTIONS_PER_ENTRY * ENTRIES_MIN, np.int32),
+        ),
         cursor=np.zeros(CURSOR_SIZE, np.int64),
         key=np.zeros(PENDING_MAX, np.int64),
-        direct_at=np.zeros(PENDING_MAX, np.int64),
-        hash_key=np.zeros(PENDING_MAX, np.int64),
-        hash_at=np.zeros(PENDING_MAX, np.int64),
-        hash_table=np.zeros(PENDING_MAX, np.int32),
-        hash_combination=np.zeros(PENDING_MAX, np.int64),
-        blob_at=np.zeros(PENDING_MAX, np.int64),
-        blob_probe=np.zeros(PENDING_MAX, np.int32),
+        probes=Probes(*pending[:3], np.zeros(PENDING_MAX, np.int32), pending[3]),
+        places=Places(*pending[4:]),
         survivor=np.zeros(layout.cluster_entries_max, np.int32),
         row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
         program_stamp=np.zeros(len(layout.program_row), np.int64),
@@ -131,7 +140,8 @@ class _Base:
         if entries_max > self._entries_max:
             self._entries_max = 2 * entries_max
             options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
-            self._scratch = self._scratch._replace(option_digit=options)
+            digits = self._scratch.digits._replace(option_digit=options)
+            self._scratch = self._scratch._replace(digits=digits)
         event = 0
         while True:
             status, event = match_kernels.match_events(

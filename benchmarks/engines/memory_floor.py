@@ -29,6 +29,7 @@ LINES_AHEAD = 256  # one event's lines are asked for together, at most so many
 def count_work(tables: Any, events: Any, scratch: Any, all_mine: Any, out: Any) -> None:
     """Add up over events: probed keys of tables, places of the blob, candidates (entries of sections)."""
     how = True, all_mine
+    given = tables.tests, scratch.facts, events.entry_label
     for event in range(events.entry_start.shape[0] - 1):
         scatter(event, tables, events, scratch)
         for at in range(CURSOR_SIZE):
@@ -37,29 +38,31 @@ def count_work(tables: Any, events: Any, scratch: Any, all_mine: Any, out: Any) 
         tables_done = False
         done = False
         while not done:
-            pending = 0
+            pending = np.int64(0)
             if not tables_done:
                 direct, hashed, tables_done = collect_probes(event, tables, events, scratch, how)
                 out[0] += direct + hashed
-                pending = resolve_probes(direct, hashed, tables, scratch, True)
+                pending = resolve_probes(
+                    (direct, hashed), tables.areas, tables.blob, scratch.probes, scratch.places, True
+                )
                 out[1] += pending
             if tables_done:
                 before = pending
                 pending, done = collect_slots(event, pending, tables, events, scratch, how)
                 out[2] += pending - before
             for number in range(pending):
-                out[3] += candidates_at(number, tables, events, scratch)
+                start = scratch.places.blob_at[number]
+                out[3] += candidates_at(start, tables.blob, given, scratch.survivor)
         clear(event, tables, events, scratch)
 
 
 @leaf
-def candidates_at(number: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """Return the entries of a pending place, over all its sections."""
-    start = scratch.blob_at[number]
+def candidates_at(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
+    """Return the entries of a place of the blob, over all its sections."""
     total = 0
     while True:
-        head = tables.blob[start]
-        _, targets = check_section(start, scratch.blob_probe[number], tables, events, scratch)
+        head = blob[start]
+        _, targets = check_section(start, blob, given, survivor)
         total += head & ENTRY_MASK
         if (head & HEAD_MORE) == 0:
             return total
@@ -83,7 +86,8 @@ def work_per_event(layout: LayoutView, batch: EncodedBatch) -> dict[str, float]:
     tables = match_tables(layout, np.ones(len(layout.partition_cost), np.uint8))
     entries_max = int(np.diff(batch.entry_start).max(initial=1))
     scratch = match_scratch(layout)
-    scratch = scratch._replace(option_digit=np.zeros(16 * max(entries_max, 64), np.int32))
+    options = np.zeros(16 * max(entries_max, 64), np.int32)
+    scratch = scratch._replace(digits=scratch.digits._replace(option_digit=options))
     out = np.zeros(4, np.int64)
     count_work(tables, EventTables(*batch[1:]), scratch, True, out)
     names = ("probes", "places", "slot_clusters", "candidates")

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.shm.blob import (
     COUNT_MASK,
     ENTRY_MASK,
@@ -22,7 +24,7 @@ from pubsub_cluster.shm.blob import (
     INTERVAL_SHIFT,
     TEST_SHIFT,
 )
-from pubsub_cluster.workers.kernels._jit import leaf
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of
 from pubsub_cluster.workers.kernels.tables import SEVERAL, Index
 
@@ -49,54 +51,53 @@ def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any)
 
 
 @leaf
-def literal_holds(literal: Any, tables: Any, events: Any, scratch: Any) -> Any:
+def literal_holds(literal: Any, tests: Any, facts: Any, entry_label: Any) -> Any:
     """Say whether a literal holds for the event in scratch."""
-    if literal < scratch.flag.shape[0]:
-        return scratch.flag[literal] != 0
-    test = tables.predicate_test
+    if literal < facts.flag.shape[0]:
+        return facts.flag[Index(literal)] != 0
+    test = tests.predicate_test
     at = (literal >> 1) << 2
     attribute = test[at]
     negated = (literal & 1) == 1
-    label = scratch.label_of[attribute]
+    label = facts.label_of[attribute]
     if label != SEVERAL:
-        return label_passes(label, test, at, tables.set_start, tables.set_label) != negated
-    for entry in range(scratch.several[2 * attribute], scratch.several[2 * attribute + 1]):
-        if label_passes(events.entry_label[entry], test, at, tables.set_start, tables.set_label):
+        return label_passes(label, test, at, tests.set_start, tests.set_label) != negated
+    for entry in range(facts.several[2 * attribute], facts.several[2 * attribute + 1]):
+        if label_passes(entry_label[entry], test, at, tests.set_start, tests.set_label):
             return not negated
     return negated
 
 
 @leaf
-def interval_holds(at: Any, tables: Any, events: Any, scratch: Any) -> Any:
+def interval_holds(at: Any, blob: Any, facts: Any, entry_label: Any) -> Any:
     """Say whether the interval at ``blob[at:at + 3]`` holds."""
-    code = tables.blob[Index(at)]
-    lo = tables.blob[Index(at + 1)]
-    hi = tables.blob[Index(at + 2)]
+    code = blob[Index(at)]
+    lo = blob[Index(at + 1)]
+    hi = blob[Index(at + 2)]
     negated = (code & 1) == 1
     attribute = code >> 1
-    label = scratch.label_of[Index(attribute)]
+    label = facts.label_of[Index(attribute)]
     if label != SEVERAL:
         return ((lo <= label) & (label <= hi)) != negated
-    for entry in range(scratch.several[2 * attribute], scratch.several[2 * attribute + 1]):
-        if lo <= events.entry_label[entry] <= hi:
+    for entry in range(facts.several[2 * attribute], facts.several[2 * attribute + 1]):
+        if lo <= entry_label[entry] <= hi:
             return not negated
     return negated
 
 
-@leaf
-def digits_match(at: Any, probe: Any, tables: Any, scratch: Any) -> Any:
-    """Say whether the digits at ``blob[at]`` are those of a pending probe."""
-    table = scratch.hash_table[probe]
-    rest = scratch.hash_combination[probe]
-    for part in range(tables.table_part[table], tables.table_part[table + 1]):
-        code = tables.part_code[part]
-        digit = tables.blob[at]
+@kernel
+def digits_match(at: Any, table: Any, combination: Any, blob: Any, parts: Any, digits: Any) -> Any:
+    """Say whether the digits at ``blob[at]`` are those of a table's combination, or -1: of any."""
+    rest = np.int64(combination)
+    for part in range(parts.table_part[table], parts.table_part[table + 1]):
+        code = parts.part_code[part]
+        digit = blob[at]
         if rest < 0:
-            if not has_option(code, digit, scratch):
+            if not has_option(code, digit, digits):
                 return False
         else:
-            options = option_count_of(code, scratch)
-            if option_of(code, rest % options, scratch) != digit:
+            options = option_count_of(code, digits)
+            if option_of(code, rest % options, digits) != digit:
                 return False
             rest //= options
         at += 1
@@ -104,22 +105,23 @@ def digits_match(at: Any, probe: Any, tables: Any, scratch: Any) -> Any:
 
 
 @leaf
-def runs_hold(at: Any, run_count: Any, tables: Any, events: Any, scratch: Any) -> Any:
+def runs_hold(at: Any, run_count: Any, blob: Any, given: Any, survivor: Any) -> Any:
     """List the entries of the runs whose literal holds in `survivor`; return how many."""
+    tests, facts, entry_label = given
     count = 0
     first = 0
     for run in range(at, at + run_count):
-        stop = tables.blob[run + run_count]
-        if literal_holds(tables.blob[run], tables, events, scratch):
+        stop = blob[run + run_count]
+        if literal_holds(blob[run], tests, facts, entry_label):
             for entry in range(first, stop):
-                scratch.survivor[count] = entry
+                survivor[count] = entry
                 count += 1
         first = stop
     return count
 
 
 @leaf
-def first_hold(shape: Any, at: Any, tables: Any, events: Any, scratch: Any) -> Any:
+def first_hold(shape: Any, at: Any, blob: Any, given: Any, survivor: Any) -> Any:
     """List the entries that pass the first column at ``blob[at]`` in `survivor`.
 
     Parameters
@@ -133,17 +135,17 @@ def first_hold(shape: Any, at: Any, tables: Any, events: Any, scratch: Any) -> A
         How many pass; all without columns.
     """
     entry_count, flag_columns, interval_columns, test_columns = shape
-    survivor = scratch.survivor
+    tests, facts, entry_label = given
     count = 0
     if flag_columns == 0 and interval_columns > 0:
         for entry in range(entry_count):
             survivor[Index(count)] = entry
-            count += 1 if interval_holds(at + 3 * entry, tables, events, scratch) else 0
+            count += 1 if interval_holds(at + 3 * entry, blob, facts, entry_label) else 0
     elif flag_columns + test_columns > 0:
         for entry in range(entry_count):
             survivor[Index(count)] = entry
-            literal = tables.blob[Index(at + entry)]
-            count += 1 if literal_holds(literal, tables, events, scratch) else 0
+            literal = blob[Index(at + entry)]
+            count += 1 if literal_holds(literal, tests, facts, entry_label) else 0
     else:
         for entry in range(entry_count):
             survivor[Index(entry)] = entry
@@ -152,10 +154,10 @@ def first_hold(shape: Any, at: Any, tables: Any, events: Any, scratch: Any) -> A
 
 
 @leaf
-def columns_hold(shape: Any, at: Any, first: Any, count: Any, tables: Any, events: Any, scratch: Any) -> Any:
+def columns_hold(shape: Any, at: Any, first: Any, count: Any, blob: Any, given: Any, survivor: Any) -> Any:
     """Reduce `survivor` by the columns at ``blob[at]`` from number `first` on; return how many are left."""
     entry_count, flag_columns, interval_columns, test_columns = shape
-    survivor = scratch.survivor
+    tests, facts, entry_label = given
     for column in range(first, flag_columns + interval_columns + test_columns):
         if count == 0:
             return 0
@@ -164,16 +166,16 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, tables: Any, event
             for number in range(count):
                 entry = survivor[Index(number)]
                 survivor[Index(kept)] = entry
-                kept += 1 if interval_holds(at + 3 * entry, tables, events, scratch) else 0
+                kept += 1 if interval_holds(at + 3 * entry, blob, facts, entry_label) else 0
             at += 3 * entry_count
         else:
             previous = -1
             holds = False
             for number in range(count):
                 entry = survivor[Index(number)]
-                literal = tables.blob[Index(at + entry)]
+                literal = blob[Index(at + entry)]
                 if literal != previous:
-                    holds = literal_holds(literal, tables, events, scratch)
+                    holds = literal_holds(literal, tests, facts, entry_label)
                     previous = literal
                 survivor[Index(kept)] = entry
                 kept += 1 if holds else 0
@@ -183,15 +185,23 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, tables: Any, event
 
 
 @leaf
-def check_section(start: Any, probe: Any, tables: Any, events: Any, scratch: Any) -> Any:
+def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
     """Check a section of any shape; list the entries that hold in `survivor`.
+
+    Parameters
+    ----------
+    start : int
+        Word of its head.
+    blob : int32[]
+    given : tuple
+        Tests, Facts, and the labels of the batch's entries.
+    survivor : int32[]
 
     Returns
     -------
     tuple of (int, int)
-        How many hold, and the word of the first target.
+        How many hold, and the word of the first target. Digits are not compared.
     """
-    blob = tables.blob
     head = blob[start]
     entry_count = head & ENTRY_MASK
     flag_columns = (head >> FLAG_SHIFT) & COUNT_MASK
@@ -203,40 +213,35 @@ def check_section(start: Any, probe: Any, tables: Any, events: Any, scratch: Any
         interval_columns = blob[at + 1]
         test_columns = blob[at + 2]
         at += 3
-    is_open = True
     if (head & HEAD_LABELS) != 0:
-        is_open = digits_match(at + 1, probe, tables, scratch)
         at += 1 + blob[at]
-    count = 0
-    done = 0
+    count = np.int64(0)
+    done = np.int64(0)
     columns_at = at
     if (head & HEAD_RUNS) != 0:
         run_count = blob[at]
-        count = runs_hold(at + 1, run_count, tables, events, scratch) if is_open else 0
+        count = runs_hold(at + 1, run_count, blob, given, survivor)
         at += 1 + 2 * run_count
         columns_at = at
         if flag_columns > 0:
             flag_columns -= 1
         else:
             test_columns -= 1
-    elif is_open:
+    else:
         shape = entry_count, flag_columns, interval_columns, test_columns
-        count = first_hold(shape, at, tables, events, scratch)
+        count = first_hold(shape, at, blob, given, survivor)
         done = 1
         columns_at += entry_count if flag_columns > 0 or interval_columns == 0 else 3 * entry_count
     targets = at + (flag_columns + 3 * interval_columns + test_columns) * entry_count
     if count == 0:
         return 0, targets
     shape = entry_count, flag_columns, interval_columns, test_columns
-    return columns_hold(shape, columns_at, done, count, tables, events, scratch), targets
+    return columns_hold(shape, columns_at, done, count, blob, given, survivor), targets
 
 
 @leaf
-def check_flags(start: Any, tables: Any, scratch: Any) -> Any:
+def check_flags(start: Any, blob: Any, flag: Any, survivor: Any) -> Any:
     """Check a section with up to four flag columns and nothing else; as `check_section`."""
-    blob = tables.blob
-    flag = scratch.flag
-    survivor = scratch.survivor
     head = blob[Index(start)]
     n = head & ENTRY_MASK
     columns = head >> FLAG_SHIFT
@@ -279,15 +284,15 @@ def check_flags(start: Any, tables: Any, scratch: Any) -> Any:
     return count, targets
 
 
-@leaf
-def program_holds(program: Any, tables: Any, events: Any, scratch: Any) -> Any:
+@kernel
+def program_holds(program: Any, programs: Any, given: Any, stack: Any) -> Any:
     """Evaluate a Boolean program: a literal pushes, -2n is the AND of n values, -2n - 1 their OR."""
-    stack = scratch.stack
+    tests, facts, entry_label = given
     depth = 0
-    for at in range(tables.program_start[program], tables.program_start[program + 1]):
-        code = tables.program_code[at]
+    for at in range(programs.program_start[program], programs.program_start[program + 1]):
+        code = programs.program_code[at]
         if code >= 0:
-            stack[depth] = 1 if literal_holds(code, tables, events, scratch) else 0
+            stack[depth] = 1 if literal_holds(code, tests, facts, entry_label) else 0
             depth += 1
             continue
         conjunction = (code & 1) == 0

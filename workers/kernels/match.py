@@ -12,23 +12,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.shm.blob import (
     ENTRY_MASK,
     FLAG_SHIFT,
+    HEAD_LABELS,
+    HEAD_LONG,
     HEAD_MORE,
     HEAD_NOT_SIMPLE,
 )
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
-from pubsub_cluster.workers.kernels.check import check_flags, check_section, program_holds
+from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match, program_holds
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE
+from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, Index
 
 SIMPLE_COLUMNS_MAX = 4
 
 
 @leaf
-def tell_rows(found: Any, targets: Any, tables: Any, events: Any, scratch: Any, stamp: Any, out: Any) -> Any:
+def tell_rows(found: Any, targets: Any, tables: Any, given: Any, scratch: Any, stamp: Any, out: Any) -> Any:
     """Append the rows of `found` survivors to `out` = (row int32[], count so far).
 
     Returns
@@ -38,41 +42,57 @@ def tell_rows(found: Any, targets: Any, tables: Any, events: Any, scratch: Any, 
         written).
     """
     out_row, count = out
+    blob, row_many, survivor = tables.blob, tables.row_many, scratch.survivor
     for at in range(found):
-        row = tables.blob[targets + scratch.survivor[at]]
+        row = blob[Index(targets + survivor[Index(at)])]
         if row < 0:
             program = ~row
             if scratch.program_stamp[program] == stamp:
                 continue
             scratch.program_stamp[program] = stamp
-            if not program_holds(program, tables, events, scratch):
+            if not program_holds(program, tables.programs, given, scratch.stack):
                 continue
-            row = tables.program_row[program]
-        elif tables.row_many[row] != 0:
-            if scratch.row_stamp[row] == stamp:
+            row = tables.programs.program_row[program]
+        elif row_many[Index(row)] != 0:
+            if scratch.row_stamp[Index(row)] == stamp:
                 continue
-            scratch.row_stamp[row] = stamp
+            scratch.row_stamp[Index(row)] = stamp
         if count < out_row.shape[0]:
-            out_row[count] = row
+            out_row[Index(count)] = row
         count += 1
     return count
 
 
 @leaf
-def check_blobs(pending: Any, tables: Any, events: Any, scratch: Any, stamp: Any, out: Any) -> Any:
+def is_closed(start: Any, probe: Any, blob: Any, parts: Any, probes: Any, digits: Any) -> Any:
+    """Say whether the section at `start` is for other digits than those of the probe that led there."""
+    head = blob[start]
+    if (head & HEAD_LABELS) == 0:
+        return False
+    at = start + (5 if (head & HEAD_LONG) != 0 else 2)
+    table, combination = probes.hash_table[probe], probes.hash_combination[probe]
+    return not digits_match(at, table, combination, blob, parts, digits)
+
+
+@leaf
+def check_places(pending: Any, tables: Any, entry_label: Any, scratch: Any, stamp: Any, out: Any) -> Any:
     """Check all pending places of the blob; as `tell_rows`."""
     out_row, count = out
-    blob = tables.blob
+    blob, survivor, flag, places = tables.blob, scratch.survivor, scratch.facts.flag, scratch.places
+    given = tables.tests, scratch.facts, entry_label
     for number in range(pending):
-        start = scratch.blob_at[number]
+        start = places.blob_at[Index(number)]
         while True:
-            head = blob[start]
+            head = blob[Index(start)]
             if (head & HEAD_NOT_SIMPLE) == 0 and (head >> FLAG_SHIFT) <= SIMPLE_COLUMNS_MAX:
-                found, targets = check_flags(start, tables, scratch)
+                found, targets = check_flags(start, blob, flag, survivor)
             else:
-                found, targets = check_section(start, scratch.blob_probe[number], tables, events, scratch)
+                found, targets = check_section(start, blob, given, survivor)
+                probe = places.blob_probe[Index(number)]
+                if found > 0 and is_closed(start, probe, blob, tables.parts, scratch.probes, scratch.digits):
+                    found = 0
             if found > 0:
-                count = tell_rows(found, targets, tables, events, scratch, stamp, (out_row, count))
+                count = tell_rows(found, targets, tables, given, scratch, stamp, (out_row, count))
             if (head & HEAD_MORE) == 0:
                 break
             start = targets + (head & ENTRY_MASK)
@@ -112,13 +132,15 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
         tables_done = False
         done = False
         while not done:
-            pending = 0
+            pending = np.int64(0)
             if not tables_done:
                 direct_count, hash_count, tables_done = collect_probes(event, tables, events, scratch, how)
-                pending = resolve_probes(direct_count, hash_count, tables, scratch, ask)
+                pending = resolve_probes(
+                    (direct_count, hash_count), tables.areas, tables.blob, scratch.probes, scratch.places, ask
+                )
             if tables_done:
                 pending, done = collect_slots(event, pending, tables, events, scratch, how)
-            count = check_blobs(pending, tables, events, scratch, stamp, (out_row, count))
+            count = check_places(pending, tables, events.entry_label, scratch, stamp, (out_row, count))
         clear(event, tables, events, scratch)
         if count > out_row.shape[0]:
             return OVERFLOW, event

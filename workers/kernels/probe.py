@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.shm import blob
 from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
-from pubsub_cluster.workers.kernels._jit import leaf
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of, point_of
 from pubsub_cluster.workers.kernels.tables import (
@@ -38,60 +40,116 @@ partition_of = leaf(blob.partition_of)
 
 
 @leaf
-def combination_count(table: Any, tables: Any, scratch: Any) -> Any:
+def combination_count(table: Any, parts: Any, digits: Any) -> Any:
     """Return how many keys of a table an event has, at most `COMBINATIONS_MAX`."""
-    total = 1
-    for part in range(tables.table_part[table], tables.table_part[table + 1]):
-        total = min(total * option_count_of(tables.part_code[part], scratch), COMBINATIONS_MAX)
+    total = np.int64(1)
+    for part in range(parts.table_part[table], parts.table_part[table + 1]):
+        total = min(total * option_count_of(parts.part_code[part], digits), COMBINATIONS_MAX)
     return total
 
 
 @leaf
-def expand_keys(table: Any, tables: Any, scratch: Any) -> None:
+def expand_keys(table: Any, parts: Any, digits: Any, key: Any) -> None:
     """Write the keys of all combinations into `key`; the options of the first part change fastest."""
-    key = scratch.key
-    key[0] = -tables.table_offset[table]
-    count = 1
-    for part in range(tables.table_part[table], tables.table_part[table + 1]):
-        code = tables.part_code[part]
-        multiplier = tables.part_multiplier[part]
-        options = option_count_of(code, scratch)
+    key[0] = -parts.table_offset[table]
+    count = np.int64(1)
+    for part in range(parts.table_part[table], parts.table_part[table + 1]):
+        code = parts.part_code[part]
+        multiplier = parts.part_multiplier[part]
+        options = np.int64(option_count_of(code, digits))
         for option in range(options - 1, -1, -1):
-            step = option_of(code, option, scratch) * multiplier
+            step = option_of(code, np.int64(option), digits) * multiplier
             for at in range(count):
                 key[option * count + at] = key[at] + step
         count *= options
 
 
 @leaf
-def key_of_combination(table: Any, combination: Any, tables: Any, scratch: Any) -> Any:
+def key_of_combination(table: Any, combination: Any, parts: Any, digits: Any) -> Any:
     """Return the key of one combination, numbered as in `expand_keys`."""
-    key = -tables.table_offset[table]
-    rest = combination
-    for part in range(tables.table_part[table], tables.table_part[table + 1]):
-        code = tables.part_code[part]
-        options = option_count_of(code, scratch)
-        key += option_of(code, rest % options, scratch) * tables.part_multiplier[part]
+    key = -parts.table_offset[table]
+    rest = np.int64(combination)
+    for part in range(parts.table_part[table], parts.table_part[table + 1]):
+        code = parts.part_code[part]
+        options = option_count_of(code, digits)
+        key += option_of(code, rest % options, digits) * parts.part_multiplier[part]
         rest //= options
     return key
 
 
 @leaf
-def key_is_open(table: Any, key: Any, tables: Any, scratch: Any) -> Any:
+def key_is_open(table: Any, key: Any, parts: Any, attribute_point: Any, digits: Any) -> Any:
     """Say whether an exact key is one of the event's combinations."""
-    rest = key
-    for part in range(tables.table_part[table + 1] - 1, tables.table_part[table] - 1, -1):
-        multiplier = tables.part_multiplier[part]
-        code = tables.part_code[part]
-        first = 0 if code & 1 else tables.attribute_point[code >> 1]
-        if not has_option(code, first + rest // multiplier, scratch):
+    rest = np.int64(key)
+    for part in range(parts.table_part[table + 1] - 1, parts.table_part[table] - 1, -1):
+        multiplier = parts.part_multiplier[part]
+        code = parts.part_code[part]
+        first = np.int64(0 if code & 1 else attribute_point[code >> 1])
+        if not has_option(code, first + rest // multiplier, digits):
             return False
         rest %= multiplier
     return True
 
 
+@kernel
+def list_keys(
+    table: Any, span: Any, parts: Any, areas: Any, attribute_point: Any, digits: Any, key: Any
+) -> Any:
+    """List keys of a table with more combinations than pending probes: one by one, or those that it has.
+
+    Parameters
+    ----------
+    table : int
+    span : tuple of (int, int, int)
+        How many combinations there are, where to go on, and how many keys there is room for.
+
+    Returns
+    -------
+    tuple of (int, int, int)
+        How many keys are in `key`, the number of the first combination (-1: places were gone through), and
+        where to go on; 0 when all have been listed.
+    """
+    total, done, room = span
+    by_place = total > areas.table_places[table]
+    stop = areas.table_places[table] if by_place else total
+    last = min(done + room, stop)
+    found = np.int64(0)
+    for at in range(done, last):
+        if not by_place:
+            key[found] = key_of_combination(table, at, parts, digits)
+            found += 1
+            continue
+        mode = areas.table_mode[table]
+        mine = np.int64(at)
+        if (mode & TABLE_DIRECT) == 0:
+            entry = 2 * (areas.table_area[table] + at)
+            if areas.table_hash[entry + 1] < 0:
+                continue
+            mine = areas.table_hash[entry]
+        if (mode & TABLE_INEXACT) == 0 and not key_is_open(table, mine, parts, attribute_point, digits):
+            continue
+        key[found] = mine
+        found += 1
+    return found, np.int64(-1) if by_place else done, np.int64(0) if last == stop else last
+
+
 @leaf
-def add_probe(probe: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> Any:
+def prefix_of(table: Any, parts: Any, digit_of: Any) -> Any:
+    """Return the sum over all parts but the last, and `NO_DIGIT`, `SEVERAL_DIGITS` or 0 for one of each."""
+    key = np.int64(0)
+    state = np.int32(0)
+    for part in range(parts.table_part[Index(table)], parts.table_part[Index(table + 1)] - 1):
+        digit = digit_of[Index(parts.part_code[Index(part)])]
+        if digit == NO_DIGIT:
+            return np.int64(0), np.int32(NO_DIGIT)
+        if digit == SEVERAL_DIGITS:
+            state = np.int32(SEVERAL_DIGITS)
+        key += digit * parts.part_multiplier[Index(part)]
+    return key, state
+
+
+@leaf
+def add_probe(probe: Any, counts: Any, areas: Any, mine: Any, probes: Any, how: Any) -> Any:
     """Add one probe to the pending ones unless it is of another shard.
 
     Parameters
@@ -100,80 +158,29 @@ def add_probe(probe: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> A
         Table, its mode, key, combination.
     counts : tuple of int
         Pending direct and hash probes; the new ones are returned.
+    areas, mine, probes : Areas, MatchTables.partition_mine, Probes
+    how : tuple of bool
+        Whether memory is asked for ahead, whether all partitions are this shard's.
     """
     table, mode, key, combination = probe
     direct_count, hash_count = counts
     ask, all_mine = how
-    if not all_mine:
-        partition = partition_of(table, mix_key(key), tables.partition_mine.shape[0])
-        if tables.partition_mine[partition] == 0:
-            return direct_count, hash_count
-    if (mode & TABLE_DIRECT) != 0:
-        at = tables.table_area[Index(table)] + key
-        scratch.direct_at[Index(direct_count)] = at
-        if ask:
-            prefetch(tables.table_direct, at)
-        return direct_count + 1, hash_count
-    at = tables.table_area[Index(table)] + (mix_key(key) & (tables.table_size[Index(table)] - 1))
-    scratch.hash_key[Index(hash_count)] = key
-    scratch.hash_at[Index(hash_count)] = at
-    scratch.hash_table[Index(hash_count)] = table
-    scratch.hash_combination[Index(hash_count)] = combination
-    if ask:
-        prefetch(tables.table_hash, 2 * at)
-    return direct_count, hash_count + 1
-
-
-@leaf
-def add_place(table: Any, place: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> Any:
-    """Add the probe of whatever key lies at one place of a table, if it is one of the event's."""
-    direct_count, hash_count = counts
-    mode = tables.table_mode[table]
-    key = place
-    if (mode & TABLE_DIRECT) == 0:
-        at = 2 * (tables.table_area[table] + place)
-        key = tables.table_hash[at]
-        if tables.table_hash[at + 1] < 0:
-            return direct_count, hash_count
-    if (mode & TABLE_INEXACT) == 0 and not key_is_open(table, key, tables, scratch):
+    if not all_mine and mine[partition_of(table, mix_key(key), mine.shape[0])] == 0:
         return direct_count, hash_count
-    return add_probe((table, mode, key, -1), (direct_count, hash_count), tables, scratch, how)
-
-
-@leaf
-def prefix_of(table: Any, tables: Any, scratch: Any) -> Any:
-    """Return the sum over all parts but the last, and `NO_DIGIT`, `SEVERAL_DIGITS` or 0 for one of each."""
-    key = 0
-    state = 0
-    for part in range(tables.table_part[Index(table)], tables.table_part[Index(table + 1)] - 1):
-        digit = scratch.digit_of[Index(tables.part_code[Index(part)])]
-        if digit == NO_DIGIT:
-            return 0, NO_DIGIT
-        if digit == SEVERAL_DIGITS:
-            state = SEVERAL_DIGITS
-        key += digit * tables.part_multiplier[Index(part)]
-    return key, state
-
-
-@leaf
-def add_piece(table: Any, total: Any, done: Any, counts: Any, tables: Any, scratch: Any, how: Any) -> Any:
-    """Add what there is room for of a table with more combinations than pending probes, from `done` on.
-
-    Returns
-    -------
-    tuple of (int, int, int)
-        The counts, and where to go on; 0 when all have been added.
-    """
-    by_place = total > tables.table_places[table]
-    stop = tables.table_places[table] if by_place else total
-    last = min(done + PENDING_MAX - counts[0] - counts[1], stop)
-    for at in range(done, last):
-        if by_place:
-            counts = add_place(table, at, counts, tables, scratch, how)
-        else:
-            key = key_of_combination(table, at, tables, scratch)
-            counts = add_probe((table, tables.table_mode[table], key, at), counts, tables, scratch, how)
-    return counts[0], counts[1], 0 if last == stop else last
+    if (mode & TABLE_DIRECT) != 0:
+        at = areas.table_area[Index(table)] + key
+        probes.direct_at[Index(direct_count)] = at
+        if ask:
+            prefetch(areas.table_direct, at)
+        return direct_count + 1, hash_count
+    at = areas.table_area[Index(table)] + (mix_key(key) & (areas.table_size[Index(table)] - 1))
+    probes.hash_key[Index(hash_count)] = key
+    probes.hash_at[Index(hash_count)] = at
+    probes.hash_table[Index(hash_count)] = table
+    probes.hash_combination[Index(hash_count)] = combination
+    if ask:
+        prefetch(areas.table_hash, 2 * at)
+    return direct_count, hash_count + 1
 
 
 @leaf
@@ -185,49 +192,67 @@ def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any)
     tuple of (int, int, bool)
         Pending direct and hash probes, and whether all have been added.
     """
-    cursor = scratch.cursor
-    start = cursor[CURSOR_TABLE]
-    done = cursor[CURSOR_COMBINATION]
-    direct_count = 0
-    hash_count = 0
+    cursor, digits, probes, scratch_key = scratch.cursor, scratch.digits, scratch.probes, scratch.key
+    parts, areas, attribute_table, mine = (
+        tables.parts,
+        tables.areas,
+        tables.attribute_table,
+        tables.partition_mine,
+    )
+    start = np.int64(cursor[CURSOR_TABLE])
+    done = np.int64(cursor[CURSOR_COMBINATION])
+    direct_count = np.int64(0)
+    hash_count = np.int64(0)
     for entry in range(cursor[CURSOR_ENTRY], events.entry_start[event + 1]):
         attribute = events.entry_attribute[Index(entry)]
-        table = max(start, tables.attribute_table[Index(attribute)])
-        stop = tables.attribute_table[Index(attribute + 1)]
-        prefix = 0
-        state = NO_DIGIT
+        table = max(start, np.int64(attribute_table[Index(attribute)]))
+        stop = np.int64(attribute_table[Index(attribute + 1)])
+        prefix = np.int64(0)
+        state = np.int32(NO_DIGIT)
         is_known = False
         while table < stop:
-            mode = tables.table_mode[Index(table)]
+            mode = areas.table_mode[Index(table)]
             if not is_known or (mode & TABLE_SAME_PREFIX) == 0:
-                prefix, state = prefix_of(table, tables, scratch)
+                prefix, state = prefix_of(table, parts, digits.digit_of)
                 is_known = True
-            part = Index(tables.table_part[Index(table + 1)] - 1)
-            digit = scratch.digit_of[Index(tables.part_code[part])]
+            part = Index(parts.table_part[Index(table + 1)] - 1)
+            digit = digits.digit_of[Index(parts.part_code[part])]
             room = PENDING_MAX - direct_count - hash_count
-            counts = direct_count, hash_count
             if (state | digit) >= 0 and room > 0:
-                key = prefix + digit * tables.part_multiplier[part] - tables.table_offset[Index(table)]
-                direct_count, hash_count = add_probe((table, mode, key, 0), counts, tables, scratch, how)
+                key = prefix + digit * parts.part_multiplier[part] - parts.table_offset[Index(table)]
+                direct_count, hash_count = add_probe(
+                    (table, mode, key, np.int64(0)), (direct_count, hash_count), areas, mine, probes, how
+                )
                 table += 1
                 continue
             if state == NO_DIGIT or digit == NO_DIGIT:
                 table += 1
                 continue
-            total = combination_count(table, tables, scratch)
+            total = combination_count(table, parts, digits)
             if total > room and (total <= PENDING_MAX or room == 0):
                 cursor[CURSOR_ENTRY] = entry
                 cursor[CURSOR_TABLE] = table
                 cursor[CURSOR_COMBINATION] = done
                 return direct_count, hash_count, False
+            first = np.int64(0)
+            found = total
             if total <= PENDING_MAX:
-                expand_keys(table, tables, scratch)
-                for at in range(total):
-                    key = scratch.key[Index(at)]
-                    counts = add_probe((table, mode, key, at), counts, tables, scratch, how)
-                direct_count, hash_count = counts
+                expand_keys(table, parts, digits, scratch_key)
             else:
-                direct_count, hash_count, done = add_piece(table, total, done, counts, tables, scratch, how)
+                span = total, done, room
+                found, first, done = list_keys(
+                    table, span, parts, areas, tables.points.attribute_point, digits, scratch_key
+                )
+            for at in range(found):
+                combination = first + at if first >= 0 else first
+                direct_count, hash_count = add_probe(
+                    (table, mode, scratch_key[Index(at)], combination),
+                    (direct_count, hash_count),
+                    areas,
+                    mine,
+                    probes,
+                    how,
+                )
             table += 1 if done == 0 else 0
         # Other entries of the attribute find all its tables done.
         start = max(start, stop)
@@ -235,32 +260,35 @@ def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any)
 
 
 @leaf
-def add_blob(position: Any, probe: Any, count: Any, tables: Any, scratch: Any, ask: Any) -> Any:
+def add_blob(position: Any, probe: Any, count: Any, blob_words: Any, places: Any, ask: Any) -> Any:
     """Add a place of the blob to the pending ones."""
-    scratch.blob_at[Index(count)] = position
-    scratch.blob_probe[Index(count)] = probe
+    places.blob_at[Index(count)] = position
+    places.blob_probe[Index(count)] = probe
     if ask:
-        prefetch(tables.blob, position)
-        prefetch(tables.blob, position + LINE_WORDS)
+        prefetch(blob_words, position)
+        prefetch(blob_words, position + LINE_WORDS)
     return count + 1
 
 
 @leaf
-def resolve_probes(direct_count: Any, hash_count: Any, tables: Any, scratch: Any, ask: Any) -> Any:
-    """Read the places of pending probes; return how many lead into the blob."""
-    count = 0
+def resolve_probes(counts: Any, areas: Any, blob_words: Any, probes: Any, places: Any, ask: Any) -> Any:
+    """Read the places of pending probes, (direct, hash) of them; return how many lead into the blob."""
+    direct_count, hash_count = counts
+    count = np.int64(0)
     for probe in range(direct_count):
-        position = tables.table_direct[Index(scratch.direct_at[Index(probe)])]
+        position = np.int64(areas.table_direct[Index(probes.direct_at[Index(probe)])])
         if position >= 0:
-            count = add_blob(position, -1, count, tables, scratch, ask)
+            count = add_blob(position, np.int64(-1), count, blob_words, places, ask)
     for probe in range(hash_count):
-        key = scratch.hash_key[Index(probe)]
-        at = 2 * scratch.hash_at[Index(probe)]
-        while tables.table_hash[Index(at + 1)] >= 0:
-            if tables.table_hash[Index(at)] == key:
-                count = add_blob(tables.table_hash[Index(at + 1)], probe, count, tables, scratch, ask)
+        key = probes.hash_key[Index(probe)]
+        at = 2 * probes.hash_at[Index(probe)]
+        position = areas.table_hash[Index(at + 1)]
+        while position >= 0:
+            if areas.table_hash[Index(at)] == key:
+                count = add_blob(position, np.int64(probe), count, blob_words, places, ask)
                 break
             at += 2
+            position = areas.table_hash[Index(at + 1)]
     return count
 
 
@@ -272,46 +300,50 @@ def step_count(event: Any, events: Any) -> Any:
 
 
 @leaf
-def slot_of_step(step: Any, event: Any, tables: Any, events: Any) -> Any:
+def slot_of_step(step: Any, event: Any, points: Any, slot_count: Any, events: Any) -> Any:
     """Return the slot of one step of an event, -1 for none: points, "present" slots, bits, always."""
     first = events.entry_start[event]
     entry_count = events.entry_start[event + 1] - first
     if step < entry_count:
-        return point_of(events.entry_attribute[first + step], events.entry_label[first + step], tables)
-    attribute_count = tables.attribute_point.shape[0] - 1
-    always = tables.access_start.shape[0] - 2
+        return np.int64(
+            point_of(events.entry_attribute[first + step], events.entry_label[first + step], points)
+        )
+    attribute_count = points.attribute_point.shape[0] - 1
+    always = slot_count - 1
     step -= entry_count
     if step < entry_count:
         attribute = events.entry_attribute[first + step]
         if step > 0 and events.entry_attribute[first + step - 1] == attribute:
-            return -1
-        return always - attribute_count + attribute
+            return np.int64(-1)
+        return np.int64(always - attribute_count + attribute)
     at = events.bit_start[event] + step - entry_count
     if at < events.bit_start[event + 1]:
-        return tables.attribute_point[attribute_count] + events.bit[at]
-    return always
+        return np.int64(points.attribute_point[attribute_count] + events.bit[at])
+    return np.int64(always)
 
 
 @leaf
 def collect_slots(event: Any, count: Any, tables: Any, events: Any, scratch: Any, how: Any) -> Any:
     """Add clusters of slots from `cursor` on to `count` pending places; return (count, all added)."""
-    cursor = scratch.cursor
+    cursor, places = scratch.cursor, scratch.places
+    slots, points, mine, blob_words = tables.slots, tables.points, tables.partition_mine, tables.blob
     ask, all_mine = how
-    if tables.cluster_start.shape[0] == 0:
+    if slots.cluster_start.shape[0] == 0:
         return count, True
+    slot_count = slots.access_start.shape[0] - 1
     for step in range(cursor[CURSOR_STEP], step_count(event, events)):
-        slot = slot_of_step(step, event, tables, events)
+        slot = slot_of_step(np.int64(step), event, points, slot_count, events)
         if slot < 0:
             continue
         for cluster in range(
-            max(cursor[CURSOR_CLUSTER], tables.access_start[slot]), tables.access_start[slot + 1]
+            max(cursor[CURSOR_CLUSTER], np.int64(slots.access_start[slot])), slots.access_start[slot + 1]
         ):
-            if not all_mine and tables.partition_mine[tables.cluster_partition[cluster]] == 0:
+            if not all_mine and mine[slots.cluster_partition[cluster]] == 0:
                 continue
             if count == PENDING_MAX:
                 cursor[CURSOR_STEP] = step
                 cursor[CURSOR_CLUSTER] = cluster
                 return count, False
-            count = add_blob(tables.cluster_start[cluster], -1, count, tables, scratch, ask)
+            count = add_blob(slots.cluster_start[cluster], np.int64(-1), count, blob_words, places, ask)
         cursor[CURSOR_CLUSTER] = 0
     return count, True

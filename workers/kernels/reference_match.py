@@ -23,12 +23,14 @@ def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any)
 
 def _literal_holds(literal: int, tables: Any, labels: dict[int, list[int]], bits: set[int]) -> bool:
     at = (literal >> 1) * 4
-    attribute, lo = tables.predicate_test[at : at + 2].tolist()
+    attribute, lo = tables.tests.predicate_test[at : at + 2].tolist()
     if attribute < 0:
         truth = lo in bits
     else:
         truth = any(
-            label_passes(label, tables.predicate_test, at, tables.set_start, tables.set_label)
+            label_passes(
+                label, tables.tests.predicate_test, at, tables.tests.set_start, tables.tests.set_label
+            )
             for label in labels.get(attribute, [])
         )
     return truth != bool(literal & 1)
@@ -63,7 +65,7 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
         if count + len(rows) > len(out_row):
             return OVERFLOW, event
         for row in rows:
-            out_row[count] = row if row >= 0 else tables.program_row[~row]
+            out_row[count] = row if row >= 0 else tables.programs.program_row[~row]
             count += 1
         out_start[event + 1] = count
     return OK, event_count
@@ -75,11 +77,11 @@ def _digits(code: int, labels: dict[int, list[int]], tables: Any) -> list[int]:
     found = set()
     for label in labels.get(attribute, []):
         if code & 1:
-            first, stop = tables.slice_start[attribute : attribute + 2].tolist()
-            above = bisect_right(tables.slice_label[first:stop].tolist(), label) - 1
+            first, stop = tables.slices.slice_start[attribute : attribute + 2].tolist()
+            above = bisect_right(tables.slices.slice_label[first:stop].tolist(), label) - 1
             found |= {cell for cell in (above - 1, above) if 0 <= cell < stop - first - 1}
-        elif tables.point_base[attribute] >= 0:
-            point = int(tables.label_point[tables.point_base[attribute] + label])
+        elif tables.points.point_base[attribute] >= 0:
+            point = int(tables.points.label_point[tables.points.point_base[attribute] + label])
             if point >= 0:
                 found.add(point)
     return sorted(found)
@@ -89,18 +91,20 @@ def _table_places(labels: dict[int, list[int]], tables: Any) -> list[tuple[int, 
     """Return where in the blob the event's keys lead, and the digits of each."""
     places = []
     mine, count = tables.partition_mine, len(tables.partition_mine)
-    for table, (first, stop) in enumerate(itertools.pairwise(tables.table_part.tolist())):
-        options = [_digits(int(code), labels, tables) for code in tables.part_code[first:stop]]
-        area, room = int(tables.table_area[table]), int(tables.table_places[table])
+    for table, (first, stop) in enumerate(itertools.pairwise(tables.parts.table_part.tolist())):
+        options = [_digits(int(code), labels, tables) for code in tables.parts.part_code[first:stop]]
+        area, room = int(tables.areas.table_area[table]), int(tables.areas.table_places[table])
         for digits in itertools.product(*options):
-            products = (d * int(m) for d, m in zip(digits, tables.part_multiplier[first:stop], strict=True))
-            key = sum(products) - int(tables.table_offset[table])
+            products = (
+                d * int(m) for d, m in zip(digits, tables.parts.part_multiplier[first:stop], strict=True)
+            )
+            key = sum(products) - int(tables.parts.table_offset[table])
             if not mine[partition_of(table, mix_key(key), count)]:
                 continue
-            if tables.table_mode[table] & TABLE_DIRECT:
-                position = int(tables.table_direct[area + key])
+            if tables.areas.table_mode[table] & TABLE_DIRECT:
+                position = int(tables.areas.table_direct[area + key])
             else:
-                region = tables.table_hash[2 * area : 2 * (area + room)].reshape(-1, 2).tolist()
+                region = tables.areas.table_hash[2 * area : 2 * (area + room)].reshape(-1, 2).tolist()
                 position = dict((k, at) for k, at in region if at >= 0).get(key, -1)
             if position >= 0:
                 places.append((position, digits))
@@ -111,17 +115,17 @@ def _slot_places(
     labels: dict[int, list[int]], bits: set[int], tables: Any
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Return where the clusters of the slots lie that an event opens."""
-    always = len(tables.access_start) - 2
-    attribute_count = len(tables.attribute_point) - 1
+    always = len(tables.slots.access_start) - 2
+    attribute_count = len(tables.points.attribute_point) - 1
     slots = [always, *(always - attribute_count + attribute for attribute in labels)]
-    slots += [int(tables.attribute_point[-1]) + bit for bit in bits]
+    slots += [int(tables.points.attribute_point[-1]) + bit for bit in bits]
     for attribute in labels:
         slots += _digits(2 * attribute, labels, tables)
     return [
-        (int(tables.cluster_start[cluster]), ())
+        (int(tables.slots.cluster_start[cluster]), ())
         for slot in slots
-        for cluster in range(tables.access_start[slot], tables.access_start[slot + 1])
-        if tables.partition_mine[tables.cluster_partition[cluster]]
+        for cluster in range(tables.slots.access_start[slot], tables.slots.access_start[slot + 1])
+        if tables.partition_mine[tables.slots.cluster_partition[cluster]]
     ]
 
 
@@ -137,8 +141,8 @@ def _rows_at(
             if not all(_residual_holds(residual, tables, labels, bits) for residual in residuals):
                 continue
             if target < 0:
-                first, stop = tables.program_start[~target : ~target + 2].tolist()
-                code = tables.program_code[first:stop].tolist()
+                first, stop = tables.programs.program_start[~target : ~target + 2].tolist()
+                code = tables.programs.program_code[first:stop].tolist()
                 used = {literal >> 1 for literal in code if literal >= 0}
                 truth = {p: int(_literal_holds(2 * p, tables, labels, bits)) for p in used}
                 if not evaluate(code, truth, 1):

@@ -1,14 +1,16 @@
 """What an event is, written into scratch: labels, flags, and the digits of its part codes.
 
 Several values, and the two cells of one value, are *options* of a part code, listed in
-`Scratch.option_digit`.
+`Digits.option_digit`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pubsub_cluster.workers.kernels._jit import leaf
+import numpy as np
+
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.tables import (
     NO_DIGIT,
     PAIR_FAILS,
@@ -20,166 +22,173 @@ from pubsub_cluster.workers.kernels.tables import (
 
 
 @leaf
-def point_of(attribute: Any, label: Any, tables: Any) -> Any:
+def point_of(attribute: Any, label: Any, points: Any) -> Any:
     """Return the point predicate of a label, -1 for none."""
-    base = tables.point_base[Index(attribute)]
+    base = points.point_base[Index(attribute)]
     if base < 0:
-        return -1
-    return tables.label_point[Index(base + label)]
+        return np.int32(-1)
+    return points.label_point[Index(base + label)]
 
 
 @leaf
-def slice_of(attribute: Any, label: Any, tables: Any) -> Any:
+def slice_of(attribute: Any, label: Any, slices: Any) -> Any:
     """Return the slice of a label; the attribute has slices."""
-    lo = tables.slice_start[attribute]
-    hi = tables.slice_start[attribute + 1]
+    first = np.int64(slices.slice_start[attribute])
+    lo = first
+    hi = np.int64(slices.slice_start[attribute + 1])
     while hi - lo > 1:
         mid = (lo + hi) >> 1
-        if tables.slice_label[mid] <= label:
+        if slices.slice_label[Index(mid)] <= label:
             lo = mid
         else:
             hi = mid
-    return lo - tables.slice_start[attribute]
+    return lo - first
 
 
 @leaf
-def set_options(code: Any, first: Any, stop: Any, scratch: Any) -> None:
+def set_options(code: Any, first: Any, stop: Any, digits: Any) -> None:
     """Make ``option_digit[first:stop]`` the digits of a part code."""
     if stop - first == 1:
-        scratch.digit_of[code] = scratch.option_digit[first]
+        digits.digit_of[code] = digits.option_digit[first]
     elif stop > first:
-        scratch.digit_of[code] = SEVERAL_DIGITS
-        scratch.option_start[code] = first
-        scratch.option_count[code] = stop - first
+        digits.digit_of[code] = SEVERAL_DIGITS
+        digits.option_start[code] = first
+        digits.option_count[code] = stop - first
 
 
-@leaf
-def list_points(first: Any, stop: Any, room: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """List the digits of the labels of entries [first, stop), one attribute; return the next free option."""
-    attribute = events.entry_attribute[first]
-    at = room
+@kernel
+def scatter_several(
+    attribute: Any, span: Any, room: Any, points: Any, entry_label: Any, facts: Any, digits: Any
+) -> Any:
+    """Note that an attribute has the entries of `span`, list their points; return the next free option."""
+    first, stop = span
+    facts.label_of[attribute] = SEVERAL
+    facts.several[2 * attribute] = first
+    facts.several[2 * attribute + 1] = stop
+    digits.digit_of[2 * attribute] = NO_DIGIT
+    at = np.int64(room)
     for entry in range(first, stop):
-        point = point_of(attribute, events.entry_label[entry], tables)
+        point = point_of(attribute, entry_label[entry], points)
         if point >= 0:
-            scratch.option_digit[at] = point
+            digits.option_digit[at] = point
             at += 1
-    set_options(2 * attribute, room, at, scratch)
+    set_options(2 * attribute, np.int64(room), at, digits)
     return at
 
 
 @leaf
-def list_cells(first: Any, stop: Any, room: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """List the distinct cells of the labels of entries [first, stop); return the next free option."""
-    attribute = events.entry_attribute[first]
-    cell_count = tables.slice_start[attribute + 1] - tables.slice_start[attribute] - 1
-    at = room
+def list_cells(attribute: Any, span: Any, room: Any, slices: Any, entry_label: Any, digits: Any) -> Any:
+    """List the distinct cells of the labels of the entries of `span`; return the next free option."""
+    first, stop = span
+    cell_count = np.int64(slices.slice_start[attribute + 1] - slices.slice_start[attribute] - 1)
+    at = np.int64(room)
     for entry in range(first, stop):
-        above = slice_of(attribute, events.entry_label[entry], tables)
+        above = slice_of(attribute, entry_label[entry], slices)
         for cell in range(max(above - 1, 0), min(above + 1, cell_count)):
             known = False
             for option in range(room, at):
-                known |= scratch.option_digit[option] == cell
+                known |= digits.option_digit[option] == cell
             if not known:
-                scratch.option_digit[at] = cell
+                digits.option_digit[at] = cell
                 at += 1
-    set_options(2 * attribute + 1, room, at, scratch)
+    set_options(2 * attribute + 1, np.int64(room), at, digits)
     return at
 
 
 @leaf
-def scatter_several(first: Any, stop: Any, room: Any, tables: Any, events: Any, scratch: Any) -> Any:
-    """Note that the entries [first, stop) are of one attribute; return the next free option."""
-    attribute = events.entry_attribute[first]
-    scratch.label_of[attribute] = SEVERAL
-    scratch.several[2 * attribute] = first
-    scratch.several[2 * attribute + 1] = stop
-    scratch.digit_of[2 * attribute] = NO_DIGIT
-    return list_points(first, stop, room, tables, events, scratch)
-
-
-@leaf
-def scatter_runs(event: Any, has_cells: Any, tables: Any, events: Any, scratch: Any) -> None:
+def scatter_runs(
+    event: Any, has_cells: Any, points: Any, slices: Any, events: Any, facts: Any, digits: Any
+) -> None:
     """List the options of attributes with several values, and the cells of all."""
-    entry = events.entry_start[event]
-    stop = events.entry_start[event + 1]
-    room = 0
+    entry_start, entry_attribute, entry_label = events
+    entry = entry_start[event]
+    stop = entry_start[event + 1]
+    room = np.int64(0)
     while entry < stop:
         first = entry
-        attribute = events.entry_attribute[Index(entry)]
+        attribute = np.int64(entry_attribute[Index(entry)])
         entry += 1
-        while entry < stop and events.entry_attribute[Index(entry)] == attribute:
+        while entry < stop and entry_attribute[Index(entry)] == attribute:
             entry += 1
+        span = first, entry
         if entry - first > 1:
-            room = scatter_several(first, entry, room, tables, events, scratch)
-        if has_cells and tables.slice_start[attribute + 1] > tables.slice_start[attribute]:
-            room = list_cells(first, entry, room, tables, events, scratch)
+            room = scatter_several(attribute, span, room, points, entry_label, facts, digits)
+        if has_cells and slices.slice_start[attribute + 1] > slices.slice_start[attribute]:
+            room = list_cells(attribute, span, room, slices, entry_label, digits)
 
 
 @leaf
 def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     """Write labels, digits and flags of one event into scratch."""
-    previous = -1
-    is_plain = tables.slice_label.shape[0] == 0
-    has_cells = not is_plain
-    for entry in range(events.entry_start[event], events.entry_start[event + 1]):
-        attribute = events.entry_attribute[Index(entry)]
-        label = events.entry_label[Index(entry)]
-        point = point_of(attribute, label, tables)
+    points, slices = tables.points, tables.slices
+    entry_start, entry_attribute, entry_label = events.entry_start, events.entry_attribute, events.entry_label
+    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
+    previous = np.int32(-1)
+    has_cells = slices.slice_label.shape[0] != 0
+    is_plain = not has_cells
+    for entry in range(entry_start[event], entry_start[event + 1]):
+        attribute = entry_attribute[Index(entry)]
+        label = entry_label[Index(entry)]
+        point = point_of(attribute, label, points)
         if point >= 0:
-            scratch.flag_pair[Index(point)] = PAIR_HOLDS
-        scratch.label_of[Index(attribute)] = label
-        scratch.digit_of[Index(2 * attribute)] = point
+            flag_pair[Index(point)] = PAIR_HOLDS
+        facts.label_of[Index(attribute)] = label
+        digits.digit_of[Index(2 * attribute)] = point
         is_plain &= attribute != previous
         previous = attribute
     if not is_plain:
-        scatter_runs(event, has_cells, tables, events, scratch)
-    bit_base = tables.attribute_point[tables.attribute_point.shape[0] - 1]
+        scatter_runs(
+            event, has_cells, points, slices, (entry_start, entry_attribute, entry_label), facts, digits
+        )
+    bit_base = points.attribute_point[points.attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
-        scratch.flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
+        flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
 
 
 @leaf
 def clear(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     """Undo `scatter`."""
+    digits, flag_pair, label_of = scratch.digits, scratch.flag_pair, scratch.facts.label_of
     for entry in range(events.entry_start[event], events.entry_start[event + 1]):
         attribute = events.entry_attribute[Index(entry)]
         code = Index(2 * attribute)
-        point = scratch.digit_of[code]
+        point = digits.digit_of[code]
         if point >= 0:
-            scratch.flag_pair[Index(point)] = PAIR_FAILS
+            flag_pair[Index(point)] = PAIR_FAILS
         elif point == SEVERAL_DIGITS:
-            for option in range(scratch.option_count[code]):
-                scratch.flag_pair[scratch.option_digit[scratch.option_start[code] + option]] = PAIR_FAILS
-        scratch.label_of[Index(attribute)] = 0
-        scratch.digit_of[code] = NO_DIGIT
-        scratch.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
-    bit_base = tables.attribute_point[tables.attribute_point.shape[0] - 1]
+            for option in range(digits.option_count[code]):
+                flag_pair[digits.option_digit[digits.option_start[code] + option]] = PAIR_FAILS
+        label_of[Index(attribute)] = 0
+        digits.digit_of[code] = NO_DIGIT
+        digits.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
+    attribute_point = tables.points.attribute_point
+    bit_base = attribute_point[attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
-        scratch.flag_pair[bit_base + events.bit[at]] = PAIR_FAILS
+        flag_pair[bit_base + events.bit[at]] = PAIR_FAILS
 
 
 @leaf
-def option_of(code: Any, number: Any, scratch: Any) -> Any:
+def option_of(code: Any, number: Any, digits: Any) -> Any:
     """Return the `number`-th digit of a part code that has one or several."""
-    digit = scratch.digit_of[code]
+    digit = digits.digit_of[code]
     if digit >= 0:
         return digit
-    return scratch.option_digit[scratch.option_start[code] + number]
+    return digits.option_digit[digits.option_start[code] + number]
 
 
 @leaf
-def option_count_of(code: Any, scratch: Any) -> Any:
+def option_count_of(code: Any, digits: Any) -> Any:
     """Return how many digits a part code has."""
-    digit = scratch.digit_of[code]
+    digit = digits.digit_of[code]
     if digit >= 0:
-        return 1
-    return 0 if digit == NO_DIGIT else scratch.option_count[code]
+        return np.int32(1)
+    return np.int32(0) if digit == NO_DIGIT else digits.option_count[code]
 
 
 @leaf
-def has_option(code: Any, digit: Any, scratch: Any) -> Any:
+def has_option(code: Any, digit: Any, digits: Any) -> Any:
     """Say whether a digit is among those of a part code."""
     found = False
-    for option in range(option_count_of(code, scratch)):
-        found |= option_of(code, option, scratch) == digit
+    for option in range(option_count_of(code, digits)):
+        found |= option_of(code, np.int64(option), digits) == digit
     return found

@@ -1,4 +1,7 @@
-"""What the matching kernels read and the memory they work in: named tuples of arrays.
+"""What the matching kernels read and the memory they work in: named tuples of arrays, in groups by use.
+
+A leaf is given the groups or arrays that it needs, never all: each array is seven words to the compiler, and
+how long compiling takes is a matter of those.
 
 `MatchTables` are columns of a layout (`shm.columns`, family "layout") and this worker's share; `EventTables`
 an encoded batch; `Scratch` belongs to one kernel thread and one layout.
@@ -29,37 +32,91 @@ CURSOR_ENTRY, CURSOR_TABLE, CURSOR_COMBINATION, CURSOR_STEP, CURSOR_CLUSTER = 0,
 CURSOR_SIZE = 5
 
 
-class MatchTables(NamedTuple):
-    """What the kernel reads of a layout and of this worker's share; columns as in `shm.layout.LayoutView`."""
+class Points(NamedTuple):
+    """Labels that are points: with a point predicate each."""
 
     point_base: Any  # int64[A]: first item in label_point, -1 for none
     label_point: Any  # int32[]: point predicate of a label, -1 for none
     attribute_point: Any  # int32[A+1]: first point predicate
+
+
+class Slices(NamedTuple):
+    """Labels to cells."""
+
     slice_start: Any  # int32[A+1]
     slice_label: Any  # int32[]: first label of each slice
-    attribute_table: Any  # int32[A+1]: first table that hangs off the attribute
+
+
+class Parts(NamedTuple):
+    """What the keys of each table are made of."""
+
     table_part: Any  # int32[T+1]
     part_code: Any  # int32[]
     part_multiplier: Any  # int64[]
     table_offset: Any  # int64[T]
+
+
+class Areas(NamedTuple):
+    """Where the keys of each table lie."""
+
     table_area: Any  # int64[T]: first item in table_direct, or first entry in table_hash
     table_size: Any  # int64[T]: keys, or entries that a hash is looked up in
     table_places: Any  # int64[T]: items or entries, overflow included
     table_mode: Any  # uint8[T]: shm.blob TABLE_*
     table_direct: Any  # int32[]: blob word or -1
     table_hash: Any  # int64[2H]: entries of key and blob word (-1: free)
+
+
+class Slots(NamedTuple):
+    """Clusters of the slots, which an event opens without a key."""
+
     access_start: Any  # int32[S+1]: first cluster of each slot
     cluster_start: Any  # int64[C]: blob word
     cluster_partition: Any  # int32[C]
-    blob: Any  # int32[]
+
+
+class Tests(NamedTuple):
+    """What literals mean that have no flag."""
+
     predicate_test: Any  # int32[4P]
     set_start: Any  # int32[K+1]
     set_label: Any  # int32[]
+
+
+class Programs(NamedTuple):
+    """Rows that are more than a conjunction."""
+
     program_start: Any  # int32[G+1]
     program_code: Any  # int32[]
     program_row: Any  # int32[G]
+
+
+class MatchTables(NamedTuple):
+    """What the kernel reads of a layout and of this worker's share; columns as in `shm.layout.LayoutView`."""
+
+    points: Any  # Points
+    slices: Any  # Slices
+    attribute_table: Any  # int32[A+1]: first table that hangs off the attribute
+    parts: Any  # Parts
+    areas: Any  # Areas
+    slots: Any  # Slots
+    blob: Any  # int32[]
+    tests: Any  # Tests
+    programs: Any  # Programs
     row_many: Any  # uint8[R]
     partition_mine: Any  # uint8[P], 1 for the partitions of this shard
+
+
+TABLE_GROUPS: dict[str, Any] = {
+    "points": Points,
+    "slices": Slices,
+    "parts": Parts,
+    "areas": Areas,
+    "slots": Slots,
+    "tests": Tests,
+    "programs": Programs,
+}
+"""The fields of `MatchTables` that are groups of columns."""
 
 
 class EventTables(NamedTuple):
@@ -72,29 +129,50 @@ class EventTables(NamedTuple):
     bit: Any  # int32[]
 
 
-class Scratch(NamedTuple):
-    """Memory of one kernel thread.
-
-    Between events `label_of` is all 0, `digit_of` all `NO_DIGIT`, `flag` 0 and 1 in turn.
-    """
+class Facts(NamedTuple):
+    """What literals are decided by; between events `label_of` is all 0, `flag` 0 and 1 in turn."""
 
     label_of: Any  # int32[A]: 0 missing, SEVERAL, or the label
     several: Any  # int64[2A]: first and last + 1 entry of an attribute with several values
     flag: Any  # uint8[2F]: by literal of a predicate with a flag: holds
-    flag_pair: Any  # uint16[F]: the same memory, both literals of a predicate at once
+
+
+class Digits(NamedTuple):
+    """What keys are computed from; between events `digit_of` is all `NO_DIGIT`."""
+
     digit_of: Any  # int32[2A]: by part code
     option_start: Any  # int32[2A]: by part code, for SEVERAL_DIGITS
     option_count: Any  # int32[2A]
     option_digit: Any  # int32[>= 3 * most entries of an event]
+
+
+class Probes(NamedTuple):
+    """Probes of tables on their way; PENDING_MAX of each sort."""
+
+    direct_at: Any  # int64[]: item of table_direct
+    hash_key: Any  # int64[]
+    hash_at: Any  # int64[]: entry where the search starts
+    hash_table: Any  # int32[]
+    hash_combination: Any  # int64[]: which of the table's combinations; -1: any
+
+
+class Places(NamedTuple):
+    """Places of the blob on their way; PENDING_MAX."""
+
+    blob_at: Any  # int64[]
+    blob_probe: Any  # int64[]: pending hash probe that led there, -1: none
+
+
+class Scratch(NamedTuple):
+    """Memory of one kernel thread."""
+
+    facts: Any  # Facts
+    flag_pair: Any  # uint16[F]: the same memory as `Facts.flag`, both literals of a predicate at once
+    digits: Any  # Digits
     cursor: Any  # int64[CURSOR_SIZE]
     key: Any  # int64[PENDING_MAX]
-    direct_at: Any  # int64[PENDING_MAX]: item of table_direct
-    hash_key: Any  # int64[PENDING_MAX]
-    hash_at: Any  # int64[PENDING_MAX]: entry where the search starts
-    hash_table: Any  # int32[PENDING_MAX]
-    hash_combination: Any  # int64[PENDING_MAX]: which of the table's combinations; -1: any
-    blob_at: Any  # int64[PENDING_MAX]
-    blob_probe: Any  # int32[PENDING_MAX]: pending hash probe that led there, -1: none
+    probes: Any  # Probes
+    places: Any  # Places
     survivor: Any  # int32[largest section]
     row_stamp: Any  # int64[R]
     program_stamp: Any  # int64[G]
