@@ -84,7 +84,7 @@ def test_numbers(
     repeats = run.encode_numbers(
         frozen(event),
         (frozen(np.array([k[0] for k in keys], np.int64)), frozen(np.array([k[1] for k in keys], float))),
-        lookup,
+        lookup.numbers,
         1,
         at,
         out,
@@ -116,7 +116,7 @@ def test_texts(
     repeats = run.encode_texts(
         frozen(event),
         (frozen(end[:-1]), frozen(end[1:]), np.frombuffer(b"".join(encoded), np.uint8)),
-        lookup,
+        lookup.texts,
         1,
         at,
         out,

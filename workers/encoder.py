@@ -119,11 +119,15 @@ class Encoder:
         valid = kernel_input(_ALL_VALID if view.valid is None else view.valid, np.uint8)
         if view.text_offsets is not None:
             texts = (kernel_input(view.text_offsets, np.int64), kernel_input(view.values, np.uint8))
-            encode.column_texts(texts, valid, self.lookup, attribute, label)
+            encode.column_texts(texts, valid, self.lookup.texts, attribute, label)
         elif view.type == "int64":
-            encode.column_integers(kernel_input(view.values, np.int64), valid, self.lookup, attribute, label)
+            encode.column_integers(
+                kernel_input(view.values, np.int64), valid, self.lookup.numbers, attribute, label
+            )
         elif view.type == "float64":
-            encode.column_doubles(kernel_input(view.values, np.float64), valid, self.lookup, attribute, label)
+            encode.column_doubles(
+                kernel_input(view.values, np.float64), valid, self.lookup.numbers, attribute, label
+            )
         else:
             encode.column_booleans(kernel_input(view.values, np.uint8), valid, label)
 
@@ -195,7 +199,7 @@ class Encoder:
                 kernel_input(entries.numbers.whole, np.int64),
                 kernel_input(entries.numbers.part, np.float64),
             )
-            repeats += encode.encode_numbers(event, keys, self.lookup, attribute, at, out)
+            repeats += encode.encode_numbers(event, keys, self.lookup.numbers, attribute, at, out)
             at += len(event)
         if entries.texts is not None:
             event = kernel_input(entries.texts.event, np.int32)
@@ -204,7 +208,7 @@ class Encoder:
                 kernel_input(entries.texts.end, np.int64),
                 kernel_input(entries.texts.data, np.uint8),
             )
-            repeats += encode.encode_texts(event, texts, self.lookup, attribute, at, out)
+            repeats += encode.encode_texts(event, texts, self.lookup.texts, attribute, at, out)
             at += len(event)
         return at, repeats > 0
 

@@ -55,7 +55,7 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
     text_table = _starts(np.where(text_method == kernels.HASH, _slot_count(text_count), 0))
     number_count = np.diff(spaces.number_start).astype(np.int64)
     slots = (np.full(number_table[-1], -1, np.int32), np.full(text_table[-1], -1, np.int32))
-    lookup = kernels.Lookup(
+    numbers = kernels.NumberLookup(
         kernel_input(number_method, np.int8),
         kernel_input(spaces.number_start, np.int64),
         kernel_input(spaces.number_whole, np.int64),
@@ -64,6 +64,9 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
         kernel_input(number_table, np.int64),
         kernel_input(_direct_labels(spaces, number_method, number_low, number_table), np.int32),
         kernel_input(slots[0], np.int32),
+        _SEED,
+    )
+    texts = kernels.TextLookup(
         kernel_input(text_method, np.int8),
         kernel_input(spaces.text_start, np.int64),
         kernel_input(FIRST_NUMBER_LABEL + 2 * number_count + 1, np.int64),
@@ -75,13 +78,14 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
         _SEED,
     )
     for attribute in np.flatnonzero(number_method == kernels.HASH).tolist():
-        if kernels.fill_number_slots(attribute, lookup, slots[0]) > PROBES_MAX:
+        if kernels.fill_number_slots(attribute, numbers, slots[0]) > PROBES_MAX:
             number_method[attribute] = kernels.SEARCH
     for attribute in np.flatnonzero(text_method == kernels.HASH).tolist():
-        if kernels.fill_text_slots(attribute, lookup, slots[1]) > PROBES_MAX:
+        if kernels.fill_text_slots(attribute, texts, slots[1]) > PROBES_MAX:
             text_method[attribute] = kernels.SEARCH
-    return lookup._replace(
-        number_method=kernel_input(number_method, np.int8), text_method=kernel_input(text_method, np.int8)
+    return kernels.Lookup(
+        numbers._replace(number_method=kernel_input(number_method, np.int8)),
+        texts._replace(text_method=kernel_input(text_method, np.int8)),
     )
 
 
@@ -121,10 +125,10 @@ def kinds_with_order(spaces: CodeSpaces, test: I4) -> npt.NDArray[np.bool_]:
 def choices_of(lookup: kernels.Lookup) -> list[LookupChoice]:
     """Return how each attribute is looked up, for reports."""
     columns = (
-        lookup.number_method,
-        np.diff(lookup.number_first),
-        lookup.text_method,
-        np.diff(lookup.text_first),
+        lookup.numbers.number_method,
+        np.diff(lookup.numbers.number_first),
+        lookup.texts.text_method,
+        np.diff(lookup.texts.text_first),
     )
     return [
         LookupChoice(_METHOD_NAMES[numbers], number_count, _METHOD_NAMES[texts], text_count)

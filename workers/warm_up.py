@@ -41,8 +41,8 @@ def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
     """
     encoder = Encoder(empty_spaces._replace(**_ONE_ATTRIBUTE), ["a"], TextBits([]))
     slots = np.zeros(0, np.int32)
-    lookup.fill_number_slots(0, encoder.lookup, slots)
-    lookup.fill_text_slots(0, encoder.lookup, slots)
+    lookup.fill_number_slots(0, encoder.lookup.numbers, slots)
+    lookup.fill_text_slots(0, encoder.lookup.texts, slots)
     names = NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
     for batch_format, document in _DOCUMENTS.items():
         offsets = np.array([0, len(document)], np.int64)

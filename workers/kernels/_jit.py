@@ -90,20 +90,20 @@ numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
 
 # Kernels allocate nothing, so they need no reference counts (`_nrt`): with them, every call that passes a
 # tuple of arrays costs an atomic increment and decrement per array, 30 times the cost of matching itself.
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 
 
 def kernel(function: F) -> F:
     """Compile `function` at its first call, without the interpreter lock and with a cache on disk."""
-    compiled: Any = numba.njit(**_OPTIONS)(function)
+    compiled: Any = numba.njit(**_OPTIONS, cache=True)(function)
     return cast(F, compiled)
 
 
 def leaf(function: F) -> F:
     """Compile a function that only kernels call, and put its code into each caller.
 
-    A tuple of arrays is passed to a function that is not inlined as some hundred words: far dearer than most
-    leaves.
+    An array is passed as seven words to a function that is not inlined: far dearer than most leaves. Python
+    cannot call a leaf: the code for that, which nobody would run, takes as long to compile as the leaf.
     """
-    compiled: Any = numba.njit(**_OPTIONS, forceinline=True)(function)
+    compiled: Any = numba.njit(**_OPTIONS, forceinline=True, no_cpython_wrapper=True)(function)
     return cast(F, compiled)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.workers.kernels._jit import leaf
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
 
 _EXPONENT_MIN, _EXPONENT_MAX = -342, 308
 _LOW = np.uint64(0xFFFFFFFF)
@@ -65,7 +65,7 @@ def _leading_zeros(word: Any) -> Any:
     return count
 
 
-@leaf
+@kernel
 def nearest_double(digits: Any, exponent: Any) -> Any:
     """Return the double nearest to ``digits * 10**exponent``; NaN where the slow way must decide.
 

@@ -24,13 +24,13 @@ _GAPS = (1750, 701, 301, 132, 57, 23, 10, 4, 1)
 
 
 @kernel
-def encode_numbers(event: Any, keys: Any, lookup: Any, attribute: Any, at: Any, out: Any) -> Any:
+def encode_numbers(event: Any, keys: Any, numbers: Any, attribute: Any, at: Any, out: Any) -> Any:
     """Find the labels of one attribute's numbers.
 
     ==========  ==================================================  ===
     event       int32[k], ascending                                 in
     keys        (whole int64[k], part float64[k])                   in
-    lookup      `lookup.Lookup`                                     in
+    numbers     `lookup.NumberLookup`                               in
     attribute   int                                                 in
     at          first row of `out` to fill                          in
     out         (event int32[], label int32[]), rows at .. at + k   out
@@ -43,11 +43,11 @@ def encode_numbers(event: Any, keys: Any, lookup: Any, attribute: Any, at: Any, 
     """
     whole, part = keys
     out_event, out_label = out
-    repeats = 0
-    previous = -1
+    repeats = np.int64(0)
+    previous = np.int32(-1)
     for row in range(event.shape[0]):
         out_event[at + row] = event[row]
-        out_label[at + row] = number_label(lookup, attribute, whole[row], part[row])
+        out_label[at + row] = number_label(numbers, np.int64(attribute), whole[row], part[row])
         if event[row] == previous:
             repeats += 1
         previous = event[row]
@@ -55,20 +55,21 @@ def encode_numbers(event: Any, keys: Any, lookup: Any, attribute: Any, at: Any, 
 
 
 @kernel
-def encode_texts(event: Any, texts: Any, lookup: Any, attribute: Any, at: Any, out: Any) -> Any:
+def encode_texts(event: Any, spans: Any, texts: Any, attribute: Any, at: Any, out: Any) -> Any:
     """Find the labels of one attribute's texts; as `encode_numbers`, with
 
     ==========  ==================================================  ==
-    texts       (start int64[k], end int64[k], data uint8[])        in
+    spans       (start int64[k], end int64[k], data uint8[])        in
+    texts       `lookup.TextLookup`                                 in
     ==========  ==================================================  ==
     """
-    start, end, data = texts
+    start, end, data = spans
     out_event, out_label = out
-    repeats = 0
-    previous = -1
+    repeats = np.int64(0)
+    previous = np.int32(-1)
     for row in range(event.shape[0]):
         out_event[at + row] = event[row]
-        out_label[at + row] = text_label(lookup, attribute, data, start[row], end[row])
+        out_label[at + row] = text_label(texts, np.int64(attribute), data, start[row], end[row])
         if event[row] == previous:
             repeats += 1
         previous = event[row]
@@ -79,8 +80,8 @@ def encode_texts(event: Any, texts: Any, lookup: Any, attribute: Any, at: Any, o
 def encode_booleans(event: Any, value: Any, at: Any, out: Any) -> Any:
     """Find the labels of one attribute's booleans (`value` uint8[k]); as `encode_numbers`."""
     out_event, out_label = out
-    repeats = 0
-    previous = -1
+    repeats = np.int64(0)
+    previous = np.int32(-1)
     for row in range(event.shape[0]):
         out_event[at + row] = event[row]
         out_label[at + row] = FALSE_LABEL + (1 if value[row] else 0)
@@ -175,11 +176,11 @@ def encode_entries(
             if attribute < 0:
                 continue
             if kind[at] == KIND_NUMBER:
-                label = number_label(lookup, attribute, whole[at], part[at])
+                label = number_label(lookup.numbers, np.int64(attribute), whole[at], part[at])
             elif kind[at] == KIND_BOOLEAN:
                 label = np.int64(FALSE_LABEL + (1 if whole[at] else 0))
             else:
-                label = text_label(lookup, attribute, data, whole[at], text_stop[at])
+                label = text_label(lookup.texts, np.int64(attribute), data, whole[at], text_stop[at])
             out_attribute[to] = attribute
             out_label[to] = label
             to += 1
@@ -188,18 +189,18 @@ def encode_entries(
 
 
 @kernel
-def column_integers(values: Any, valid: Any, lookup: Any, attribute: Any, label: Any) -> None:
+def column_integers(values: Any, valid: Any, numbers: Any, attribute: Any, label: Any) -> None:
     """Find the labels of a dense column; `valid` uint8[n] or empty, `label` int32[n] out."""
     all_valid = valid.shape[0] == 0
     for row in range(values.shape[0]):
         if all_valid or valid[row]:
-            label[row] = number_label(lookup, attribute, values[row], 0.0)
+            label[row] = number_label(numbers, np.int64(attribute), values[row], 0.0)
         else:
             label[row] = MISSING_LABEL
 
 
 @kernel
-def column_doubles(values: Any, valid: Any, lookup: Any, attribute: Any, label: Any) -> None:
+def column_doubles(values: Any, valid: Any, numbers: Any, attribute: Any, label: Any) -> None:
     """As `column_integers`; a NaN may stand only where there is no value."""
     all_valid = valid.shape[0] == 0
     for row in range(values.shape[0]):
@@ -213,7 +214,7 @@ def column_doubles(values: Any, valid: Any, lookup: Any, attribute: Any, label: 
         else:
             whole = np.int64(INT64_MAX if value > 0.0 else INT64_MIN)
             part = value
-        label[row] = number_label(lookup, attribute, whole, part)
+        label[row] = number_label(numbers, np.int64(attribute), whole, part)
 
 
 @kernel
@@ -225,15 +226,15 @@ def column_booleans(values: Any, valid: Any, label: Any) -> None:
 
 
 @kernel
-def column_texts(texts: Any, valid: Any, lookup: Any, attribute: Any, label: Any) -> None:
+def column_texts(spans: Any, valid: Any, texts: Any, attribute: Any, label: Any) -> None:
     """As `column_integers`, for (offsets int64[n+1], data uint8[])."""
-    offsets, data = texts
+    offsets, data = spans
     all_valid = valid.shape[0] == 0
     for row in range(offsets.shape[0] - 1):
         if not (all_valid or valid[row]):
             label[row] = MISSING_LABEL
             continue
-        label[row] = text_label(lookup, attribute, data, offsets[row], offsets[row + 1])
+        label[row] = text_label(texts, np.int64(attribute), data, offsets[row], offsets[row + 1])
 
 
 @kernel

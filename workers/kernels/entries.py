@@ -14,6 +14,8 @@ from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.workers.kernels._jit import leaf
 
 KIND_BOOLEAN, KIND_NUMBER, KIND_TEXT = 0, 1, 2
+KIND_NULL, KIND_SPECIAL = -1, -2
+"""Between scanners only: no value, and a value that sends the event the long way."""
 
 SPECIAL = -1
 """What `event_first` says of an event that must be read the long way."""
@@ -37,34 +39,20 @@ class Entries(NamedTuple):
 
 
 @leaf
-def put_plain(entries: Any, at: Any, name: Any, kind: Any, whole: Any) -> Any:
-    """Write a boolean or a whole number."""
+def put(entries: Any, at: Any, name: Any, value: Any) -> None:
+    """Write an entry whose `value` is (kind, whole, part, stop)."""
+    kind, whole, part, stop = value
     entries.name[at] = name
     entries.kind[at] = kind
     entries.whole[at] = whole
-    entries.part[at] = 0.0
-
-
-@leaf
-def put_text(entries: Any, at: Any, name: Any, start: Any, stop: Any) -> Any:
-    """Write a text."""
-    entries.name[at] = name
-    entries.kind[at] = KIND_TEXT
-    entries.whole[at] = start
+    entries.part[at] = part
     entries.stop[at] = stop
 
 
 @leaf
-def put_double(entries: Any, at: Any, name: Any, value: Any) -> Any:
-    """Write a double that is not NaN as its number key (`language.values`); return whether it is whole."""
-    entries.name[at] = name
-    entries.kind[at] = KIND_NUMBER
+def key_of_double(value: Any) -> Any:
+    """Return (whole, part) of the number key of a double that is not NaN (`language.values`)."""
     if -_TWO_63 <= value < _TWO_63:
         whole = np.int64(value)
-        part = value - np.float64(whole) + 0.0
-        entries.whole[at] = whole
-        entries.part[at] = part
-        return part == 0.0
-    entries.whole[at] = INT64_MAX if value > 0 else INT64_MIN
-    entries.part[at] = value
-    return False
+        return whole, value - np.float64(whole) + 0.0
+    return np.int64(INT64_MAX if value > 0 else INT64_MIN), value

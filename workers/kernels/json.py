@@ -15,11 +15,13 @@ from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 from pubsub_cluster.workers.kernels.decimal import nearest_double
 from pubsub_cluster.workers.kernels.entries import (
     KIND_BOOLEAN,
+    KIND_NULL,
     KIND_NUMBER,
+    KIND_SPECIAL,
+    KIND_TEXT,
     SPECIAL,
-    put_double,
-    put_plain,
-    put_text,
+    key_of_double,
+    put,
 )
 from pubsub_cluster.workers.kernels.names import (
     ACCEPTS_BOOLEAN,
@@ -40,6 +42,7 @@ _EXPONENT_DIGITS_MAX = 4
 _INTEGER_MAX = np.uint64(2**63 - 1)
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _POINT, _ZERO, _NINE = 34, 92, 44, 58, 45, 43, 46, 48, 57
+_TRUE, _FALSE, _NULL = tuple(b"true"), tuple(b"false"), tuple(b"null")
 _OPEN, _CLOSE, _SPACE, _E, _UPPER_E = 123, 125, 32, 101, 69
 
 _ONES = np.uint64(0x0101010101010101)
@@ -146,42 +149,44 @@ def scan_number(data: Any, at: Any, stop: Any) -> Any:
 
 
 @leaf
-def scan_value(data: Any, at: Any, stop: Any, name: Any, row: Any, context: Any) -> Any:
-    """Read the value of a name into entry `row`; return (position after it or -1, entries written)."""
-    names, rules, entries = context
-    failed = (np.int64(-1), 0)
-    accepts = names.accepts[name]
+def word_starts(data: Any, at: Any, stop: Any, word: Any) -> Any:
+    """Say whether the bytes of `word` stand at `at`."""
+    if at + len(word) > stop:
+        return False
+    same = True
+    for step in range(len(word)):
+        same &= data[at + step] == word[step]
+    return same
+
+
+@kernel
+def scan_value(data: Any, at: Any, stop: Any, accepts: Any, text_size_max: Any) -> Any:
+    """Read the value at `at`; return the position after it and what `entries.put` writes."""
+    zero = np.int64(0)
+    failed = np.int64(-1), (np.int8(KIND_SPECIAL), zero, 0.0, zero)
     byte = data[at]
     if byte == _QUOTE:
         end, is_ascii = string_end(data, at + 1, stop)
-        if end < 0 or accepts & ACCEPTS_TEXT == 0 or end - at - 1 > rules.text_size_max:
+        if end < 0 or accepts & ACCEPTS_TEXT == 0 or end - at - 1 > text_size_max:
             return failed
         if not is_ascii and utf8_class(data, at + 1, end) == INVALID:
             return failed
-        put_text(entries, row, name, at + 1, end)
-        return np.int64(end + 1), 1
+        return end + 1, (np.int8(KIND_TEXT), at + 1, 0.0, end)
     if byte == _MINUS or _ZERO <= byte <= _NINE:
         end, kind, whole, value = scan_number(data, at, stop)
         if kind == _INTEGER and accepts & ACCEPTS_INTEGER:
-            put_plain(entries, row, name, KIND_NUMBER, whole)
-            return end, 1
+            return end, (np.int8(KIND_NUMBER), whole, 0.0, zero)
         if kind == _DOUBLE and accepts & (ACCEPTS_FLOAT | ACCEPTS_WHOLE_FLOAT):
-            is_whole = put_double(entries, row, name, value)
-            if is_whole or accepts & ACCEPTS_FLOAT:
-                return end, 1
+            whole, part = key_of_double(value)
+            if part == 0.0 or accepts & ACCEPTS_FLOAT:
+                return end, (np.int8(KIND_NUMBER), whole, part, zero)
         return failed
-    if at + 4 > stop:
-        return failed
-    if byte == 116 and data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101:  # true
-        put_plain(entries, row, name, KIND_BOOLEAN, 1)
-        return (np.int64(at + 4), 1) if accepts & ACCEPTS_BOOLEAN else failed
-    if byte == 110 and data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108:  # null
-        return (np.int64(at + 4), 0) if accepts else failed
-    if byte != 102 or at + 5 > stop:
-        return failed
-    if data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115 and data[at + 4] == 101:  # false
-        put_plain(entries, row, name, KIND_BOOLEAN, 0)
-        return (np.int64(at + 5), 1) if accepts & ACCEPTS_BOOLEAN else failed
+    if word_starts(data, at, stop, _TRUE) and accepts & ACCEPTS_BOOLEAN:
+        return at + 4, (np.int8(KIND_BOOLEAN), zero + 1, 0.0, zero)
+    if word_starts(data, at, stop, _FALSE) and accepts & ACCEPTS_BOOLEAN:
+        return at + 5, (np.int8(KIND_BOOLEAN), zero, 0.0, zero)
+    if word_starts(data, at, stop, _NULL) and accepts:
+        return at + 4, (np.int8(KIND_NULL), zero, 0.0, zero)
     return failed
 
 
@@ -214,10 +219,12 @@ def scan_object(data: Any, at: Any, stop: Any, row: Any, context: Any) -> Any:
             break
         if row >= row_stop:
             return np.int64(_FULL) if row == entries.name.shape[0] else np.int64(SPECIAL)
-        at, written = scan_value(data, at, stop, name, row, context)
+        at, value = scan_value(data, at, stop, names.accepts[name], rules.text_size_max)
         if at < 0:
             break
-        row += written
+        if value[0] != KIND_NULL:
+            put(entries, row, name, value)
+            row += 1
         at = skip_space(data, at, stop)
         if at >= stop:
             break

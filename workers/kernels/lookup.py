@@ -31,8 +31,8 @@ NO_CONSTANT = -1
 _PART_SCALE = 2.0**53
 
 
-class Lookup(NamedTuple):
-    """Constants of A attributes and the tables to find them; positions are absolute, -1 is an empty slot."""
+class NumberLookup(NamedTuple):
+    """Number constants of A attributes and the tables to find them; positions are absolute, -1 for none."""
 
     number_method: Any  # int8[A]
     number_first: Any  # int64[A+1], the constants of an attribute
@@ -42,6 +42,12 @@ class Lookup(NamedTuple):
     number_table: Any  # int64[A+1], the part of `direct_label` or `number_slot`
     direct_label: Any  # int32[]
     number_slot: Any  # int32[]
+    seed: Any  # uint64
+
+
+class TextLookup(NamedTuple):
+    """As `NumberLookup`, for texts."""
+
     text_method: Any  # int8[A]
     text_first: Any  # int64[A+1]
     text_base: Any  # int64[A], label of a text below all constants
@@ -53,7 +59,14 @@ class Lookup(NamedTuple):
     seed: Any  # uint64
 
 
-@leaf
+class Lookup(NamedTuple):
+    """Both."""
+
+    numbers: Any  # NumberLookup
+    texts: Any  # TextLookup
+
+
+@kernel
 def prefix_of(data: Any, start: Any, end: Any) -> Any:
     """Return the first eight bytes of ``data[start:end]`` as a big-endian number, zero-padded."""
     return swapped(word_of(data, start, end))
@@ -83,83 +96,83 @@ def _number_hash(whole: Any, part: Any, seed: Any) -> Any:
 
 
 @leaf
-def number_label(lookup: Any, attribute: Any, whole: Any, part: Any) -> Any:
+def number_label(numbers: Any, attribute: Any, whole: Any, part: Any) -> Any:
     """Return the label of a number key."""
-    first = lookup.number_first[attribute]
-    stop = lookup.number_first[attribute + 1]
-    method = lookup.number_method[attribute]
+    first = numbers.number_first[attribute]
+    stop = numbers.number_first[attribute + 1]
+    method = numbers.number_method[attribute]
     if method == DIRECT:
-        low = lookup.number_low[attribute]
-        table = lookup.number_table[attribute]
-        size = lookup.number_table[attribute + 1] - table
+        low = numbers.number_low[attribute]
+        table = numbers.number_table[attribute]
+        size = numbers.number_table[attribute + 1] - table
         if whole < low:
             return np.int64(FIRST_NUMBER_LABEL)
         if whole > low + (size - 1):
             return np.int64(FIRST_NUMBER_LABEL + 2 * (stop - first))
-        label = np.int64(lookup.direct_label[table + (whole - low)])
+        label = np.int64(numbers.direct_label[table + (whole - low)])
         if part != 0.0 and (label - FIRST_NUMBER_LABEL) & 1:
             label += 1 if part > 0.0 else -1
         return label
     if method == HASH:
-        table = lookup.number_table[attribute]
-        mask = lookup.number_table[attribute + 1] - table - 1
-        at = np.int64(_number_hash(whole, part, lookup.seed) >> np.uint64(33)) & mask
-        found = lookup.number_slot[table + at]
+        table = numbers.number_table[attribute]
+        mask = numbers.number_table[attribute + 1] - table - 1
+        at = np.int64(_number_hash(whole, part, numbers.seed) >> np.uint64(33)) & mask
+        found = numbers.number_slot[table + at]
         while found >= 0:
-            if lookup.number_whole[found] == whole and lookup.number_part[found] == part:
+            if numbers.number_whole[found] == whole and numbers.number_part[found] == part:
                 return np.int64(FIRST_NUMBER_LABEL + 2 * (found - first) + 1)
             at = (at + 1) & mask
-            found = lookup.number_slot[table + at]
+            found = numbers.number_slot[table + at]
         return np.int64(FIRST_NUMBER_LABEL)
     lo = first
     hi = stop
     while lo < hi:
         mid = (lo + hi) >> 1
-        constant = lookup.number_whole[mid]
-        if constant < whole or (constant == whole and lookup.number_part[mid] < part):
+        constant = numbers.number_whole[mid]
+        if constant < whole or (constant == whole and numbers.number_part[mid] < part):
             lo = mid + 1
         else:
             hi = mid
     label = np.int64(FIRST_NUMBER_LABEL + 2 * (lo - first))
-    if lo < stop and lookup.number_whole[lo] == whole and lookup.number_part[lo] == part:
+    if lo < stop and numbers.number_whole[lo] == whole and numbers.number_part[lo] == part:
         label += 1
     return label
 
 
 @leaf
-def text_label(lookup: Any, attribute: Any, data: Any, start: Any, stop: Any) -> Any:
+def text_label(texts: Any, attribute: Any, data: Any, start: Any, stop: Any) -> Any:
     """Return the label of the text ``data[start:stop]``."""
-    first = lookup.text_first[attribute]
-    base = lookup.text_base[attribute]
+    first = texts.text_first[attribute]
+    base = texts.text_base[attribute]
     word = word_of(data, start, stop)
     prefix = swapped(word)
-    if lookup.text_method[attribute] == HASH:
+    if texts.text_method[attribute] == HASH:
         size = stop - start
-        table = lookup.text_table[attribute]
-        mask = lookup.text_table[attribute + 1] - table - 1
-        at = np.int64(hash_of(data, start, stop, word, lookup.seed) >> np.uint64(33)) & mask
-        found = lookup.text_slot[table + at]
+        table = texts.text_table[attribute]
+        mask = texts.text_table[attribute + 1] - table - 1
+        at = np.int64(hash_of(data, start, stop, word, texts.seed) >> np.uint64(33)) & mask
+        found = texts.text_slot[table + at]
         while found >= 0:
-            offset = lookup.text_offset[found]
+            offset = texts.text_offset[found]
             if (
-                lookup.text_prefix[found] == prefix
-                and lookup.text_offset[found + 1] - offset == size
-                and same_tails(lookup.text_bytes, offset, data, start, size)
+                texts.text_prefix[found] == prefix
+                and texts.text_offset[found + 1] - offset == size
+                and same_tails(texts.text_bytes, offset, data, start, size)
             ):
                 return np.int64(base + 2 * (found - first) + 1)
             at = (at + 1) & mask
-            found = lookup.text_slot[table + at]
+            found = texts.text_slot[table + at]
         return np.int64(base)
     lo = first
-    hi = lookup.text_first[attribute + 1]
+    hi = texts.text_first[attribute + 1]
     while lo < hi:
         mid = (lo + hi) >> 1
-        constant = lookup.text_prefix[mid]
+        constant = texts.text_prefix[mid]
         if constant != prefix:
             order = -1 if constant < prefix else 1
         else:
             order = compare_tails(
-                lookup.text_bytes, lookup.text_offset[mid], lookup.text_offset[mid + 1], data, start, stop
+                texts.text_bytes, texts.text_offset[mid], texts.text_offset[mid + 1], data, start, stop
             )
         if order == 0:
             return np.int64(base + 2 * (mid - first) + 1)
@@ -171,13 +184,13 @@ def text_label(lookup: Any, attribute: Any, data: Any, start: Any, stop: Any) ->
 
 
 @kernel
-def fill_number_slots(attribute: Any, lookup: Any, slots: Any) -> Any:
+def fill_number_slots(attribute: Any, numbers: Any, slots: Any) -> Any:
     """Enter an attribute's number constants into its slots (int32, all -1); return the longest probe."""
-    table = lookup.number_table[attribute]
-    mask = lookup.number_table[attribute + 1] - table - 1
+    table = numbers.number_table[attribute]
+    mask = numbers.number_table[attribute + 1] - table - 1
     longest = 0
-    for constant in range(lookup.number_first[attribute], lookup.number_first[attribute + 1]):
-        found = _number_hash(lookup.number_whole[constant], lookup.number_part[constant], lookup.seed)
+    for constant in range(numbers.number_first[attribute], numbers.number_first[attribute + 1]):
+        found = _number_hash(numbers.number_whole[constant], numbers.number_part[constant], numbers.seed)
         at = np.int64(found >> np.uint64(33)) & mask
         probes = 1
         while slots[table + at] >= 0:
@@ -189,15 +202,15 @@ def fill_number_slots(attribute: Any, lookup: Any, slots: Any) -> Any:
 
 
 @kernel
-def fill_text_slots(attribute: Any, lookup: Any, slots: Any) -> Any:
+def fill_text_slots(attribute: Any, texts: Any, slots: Any) -> Any:
     """Enter an attribute's text constants into its slots (int32, all -1); return the longest probe."""
-    table = lookup.text_table[attribute]
-    mask = lookup.text_table[attribute + 1] - table - 1
+    table = texts.text_table[attribute]
+    mask = texts.text_table[attribute + 1] - table - 1
     longest = 0
-    for constant in range(lookup.text_first[attribute], lookup.text_first[attribute + 1]):
-        start, stop = lookup.text_offset[constant], lookup.text_offset[constant + 1]
-        word = word_of(lookup.text_bytes, start, stop)
-        found = hash_of(lookup.text_bytes, start, stop, word, lookup.seed)
+    for constant in range(texts.text_first[attribute], texts.text_first[attribute + 1]):
+        start, stop = texts.text_offset[constant], texts.text_offset[constant + 1]
+        word = word_of(texts.text_bytes, start, stop)
+        found = hash_of(texts.text_bytes, start, stop, word, texts.seed)
         at = np.int64(found >> np.uint64(33)) & mask
         probes = 1
         while slots[table + at] >= 0:

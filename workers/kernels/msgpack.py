@@ -13,11 +13,13 @@ import numpy as np
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 from pubsub_cluster.workers.kernels.entries import (
     KIND_BOOLEAN,
+    KIND_NULL,
     KIND_NUMBER,
+    KIND_SPECIAL,
+    KIND_TEXT,
     SPECIAL,
-    put_double,
-    put_plain,
-    put_text,
+    key_of_double,
+    put,
 )
 from pubsub_cluster.workers.kernels.names import (
     ACCEPTS_BOOLEAN,
@@ -91,39 +93,39 @@ def scan_integer(data: Any, at: Any, stop: Any) -> Any:
     return failed
 
 
-@leaf
-def scan_value(data: Any, at: Any, stop: Any, name: Any, row: Any, context: Any) -> Any:
-    """Read the value of a name into entry `row`; return (position after it or -1, entries written)."""
-    names, rules, entries = context
-    failed = (np.int64(-1), 0)
-    accepts = names.accepts[name]
+@kernel
+def scan_value(data: Any, at: Any, stop: Any, accepts: Any, text_size_max: Any) -> Any:
+    """Read the value at `at`; return the position after it and what `entries.put` writes."""
+    zero = np.int64(0)
+    failed = np.int64(-1), (np.int8(KIND_SPECIAL), zero, 0.0, zero)
     head = data[at]
     if head == _NIL:
-        return (np.int64(at + 1), 0) if accepts else failed
+        return (at + 1, (np.int8(KIND_NULL), zero, 0.0, zero)) if accepts else failed
     if head in (_FALSE, _TRUE):
-        put_plain(entries, row, name, KIND_BOOLEAN, 1 if head == _TRUE else 0)
-        return (np.int64(at + 1), 1) if accepts & ACCEPTS_BOOLEAN else failed
+        if accepts & ACCEPTS_BOOLEAN == 0:
+            return failed
+        return at + 1, (np.int8(KIND_BOOLEAN), np.int64(head == _TRUE), 0.0, zero)
     if head == _DOUBLE:
         if at + 9 > stop or accepts & (ACCEPTS_FLOAT | ACCEPTS_WHOLE_FLOAT) == 0:
             return failed
-        value = double_of(_big_endian(data, at + 1, 8))
+        value = double_of(_big_endian(data, at + 1, np.int64(8)))
         if value != value:
             return failed
-        is_whole = put_double(entries, row, name, value)
-        return (np.int64(at + 9), 1) if is_whole or accepts & ACCEPTS_FLOAT else failed
+        whole, part = key_of_double(value)
+        if part != 0.0 and accepts & ACCEPTS_FLOAT == 0:
+            return failed
+        return at + 9, (np.int8(KIND_NUMBER), whole, part, zero)
     if 0xA0 <= head <= 0xBF or _STR_8 <= head <= _STR_32:
         start, end = string_span(data, at, stop)
-        if start < 0 or accepts & ACCEPTS_TEXT == 0 or end - start > rules.text_size_max:
+        if start < 0 or accepts & ACCEPTS_TEXT == 0 or end - start > text_size_max:
             return failed
         if utf8_class(data, start, end) == INVALID:
             return failed
-        put_text(entries, row, name, start, end)
-        return end, 1
+        return end, (np.int8(KIND_TEXT), start, 0.0, end)
     end, whole = scan_integer(data, at, stop)
     if end < 0 or accepts & ACCEPTS_INTEGER == 0:
         return failed
-    put_plain(entries, row, name, KIND_NUMBER, whole)
-    return end, 1
+    return end, (np.int8(KIND_NUMBER), whole, 0.0, zero)
 
 
 @leaf
@@ -141,7 +143,7 @@ def scan_map(data: Any, at: Any, stop: Any, row: Any, context: Any) -> Any:
     if 0x80 <= head <= 0x8F:
         pair_count = head & 0x0F
     elif head in (_MAP_16, _MAP_32) and at + (2 if head == _MAP_16 else 4) <= stop:
-        size_bytes = 2 if head == _MAP_16 else 4
+        size_bytes = np.int64(2 if head == _MAP_16 else 4)
         pair_count = np.int64(_big_endian(data, at, size_bytes))
         at += size_bytes
     else:
@@ -158,10 +160,12 @@ def scan_map(data: Any, at: Any, stop: Any, row: Any, context: Any) -> Any:
         names.stamp[name] = stamp
         if row >= row_stop:
             return np.int64(_FULL) if row == entries.name.shape[0] else np.int64(SPECIAL)
-        at, written = scan_value(data, end, stop, name, row, context)
+        at, value = scan_value(data, end, stop, names.accepts[name], rules.text_size_max)
         if at < 0:
             return np.int64(SPECIAL)
-        row += written
+        if value[0] != KIND_NULL:
+            put(entries, row, name, value)
+            row += 1
     return row if at == stop else np.int64(SPECIAL)
 
 

@@ -84,20 +84,27 @@ def enter(names: Any, data: Any, start: Any, stop: Any, word: Any, at: Any) -> A
     return np.int64(count)
 
 
-@leaf
-def name_number(names: Any, data: Any, start: Any, stop: Any, rules: Any) -> Any:
-    """Return the number of the name ``data[start:stop]``, learned if it is new; NO_NAME or TABLE_FULL."""
+@kernel
+def learn_name(names: Any, data: Any, span: Any, word: Any, at: Any, rules: Any) -> Any:
+    """Give the name ``data[start:stop]`` of a `span` a number, in slot `at`; as `name_number`."""
+    start, stop = span
     size = stop - start
-    word = word_of(data, start, stop)
-    at = find_place(names, data, start, stop, word, rules.seed)
-    if names.slot[at] >= 0:
-        return np.int64(names.slot[at])
     if size == 0 or size > rules.name_size_max or utf8_class(data, start, stop) == INVALID:
         return np.int64(NO_NAME)
     number = enter(names, data, start, stop, word, at)
     if number >= 0:
         names.accepts[number] = rules.accepts
     return number
+
+
+@leaf
+def name_number(names: Any, data: Any, start: Any, stop: Any, rules: Any) -> Any:
+    """Return the number of the name ``data[start:stop]``, learned if it is new; NO_NAME or TABLE_FULL."""
+    word = word_of(data, start, stop)
+    at = find_place(names, data, start, stop, word, rules.seed)
+    if names.slot[at] >= 0:
+        return np.int64(names.slot[at])
+    return learn_name(names, data, (start, stop), word, at, rules)
 
 
 @kernel

@@ -11,35 +11,35 @@ from pubsub_cluster.workers.kernels.entries import KIND_BOOLEAN, KIND_NUMBER
 from pubsub_cluster.workers.kernels.lookup import HASH
 
 
-def encode_numbers(event: Any, keys: Any, lookup: Any, attribute: Any, at: Any, out: Any) -> Any:
+def encode_numbers(event: Any, keys: Any, numbers: Any, attribute: Any, at: Any, out: Any) -> Any:
     """See `encode.encode_numbers`."""
     values = zip(keys[0].tolist(), keys[1].tolist(), strict=True)
-    return _write_labels(event, [number_label(lookup, attribute, *value) for value in values], at, out)
+    return _write_labels(event, [number_label(numbers, attribute, *value) for value in values], at, out)
 
 
-def number_label(lookup: Any, attribute: int, whole: int, part: float) -> int:
+def number_label(numbers: Any, attribute: int, whole: int, part: float) -> int:
     """See `lookup.number_label`."""
-    first, stop = lookup.number_first[attribute : attribute + 2].tolist()
-    constants = (lookup.number_whole[first:stop].tolist(), lookup.number_part[first:stop].tolist())
+    first, stop = numbers.number_first[attribute : attribute + 2].tolist()
+    constants = (numbers.number_whole[first:stop].tolist(), numbers.number_part[first:stop].tolist())
     known = list(zip(*constants, strict=True))
     found = _gap_or_constant(known, (whole, part))
-    return FIRST_NUMBER_LABEL + (found if found & 1 or lookup.number_method[attribute] != HASH else 0)
+    return FIRST_NUMBER_LABEL + (found if found & 1 or numbers.number_method[attribute] != HASH else 0)
 
 
-def encode_texts(event: Any, texts: Any, lookup: Any, attribute: Any, at: Any, out: Any) -> Any:
+def encode_texts(event: Any, spans: Any, texts: Any, attribute: Any, at: Any, out: Any) -> Any:
     """See `encode.encode_texts`."""
-    spans = zip(texts[0].tolist(), texts[1].tolist(), strict=True)
-    return _write_labels(event, [text_label(lookup, attribute, texts[2], *span) for span in spans], at, out)
+    bounds = zip(spans[0].tolist(), spans[1].tolist(), strict=True)
+    return _write_labels(event, [text_label(texts, attribute, spans[2], *span) for span in bounds], at, out)
 
 
-def text_label(lookup: Any, attribute: int, data: Any, start: int, stop: int) -> int:
+def text_label(texts: Any, attribute: int, data: Any, start: int, stop: int) -> int:
     """See `lookup.text_label`."""
-    first, last = lookup.text_first[attribute : attribute + 2].tolist()
-    offset = lookup.text_offset[first : last + 1].tolist()
-    known = [lookup.text_bytes[lo:hi].tobytes() for lo, hi in itertools.pairwise(offset)]
+    first, last = texts.text_first[attribute : attribute + 2].tolist()
+    offset = texts.text_offset[first : last + 1].tolist()
+    known = [texts.text_bytes[lo:hi].tobytes() for lo, hi in itertools.pairwise(offset)]
     found = _gap_or_constant(known, data[start:stop].tobytes())
-    base = int(lookup.text_base[attribute])
-    return base + (found if found & 1 or lookup.text_method[attribute] != HASH else 0)
+    base = int(texts.text_base[attribute])
+    return base + (found if found & 1 or texts.text_method[attribute] != HASH else 0)
 
 
 def encode_booleans(event: Any, value: Any, at: Any, out: Any) -> Any:
@@ -78,9 +78,9 @@ def encode_entries(
             if kind[at] == KIND_BOOLEAN:
                 label = FALSE_LABEL + bool(whole[at])
             elif kind[at] == KIND_NUMBER:
-                label = number_label(lookup, attribute, int(whole[at]), float(part[at]))
+                label = number_label(lookup.numbers, attribute, int(whole[at]), float(part[at]))
             else:
-                label = text_label(lookup, attribute, data, int(whole[at]), int(stop[at]))
+                label = text_label(lookup.texts, attribute, data, int(whole[at]), int(stop[at]))
             found.add((attribute, label))
         entry_start[event] = to
         for out[0][to], out[1][to] in sorted(found):
