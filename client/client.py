@@ -249,10 +249,11 @@ class Client:
         first batch that is refused as a whole raises its error and ends the stream.
         """
         sent: deque[Publication] = deque()
+        wanted = Answer(answer)
 
         def senders() -> Iterator[Callable[[], Request]]:
             for batch in batches:
-                publication = self._publication(batch, Answer(answer), ids, None, None)
+                publication = self._publication(batch, wanted, ids, None, None)
                 sent.append(publication)
                 yield partial(self._session.send, Op.PUBLISH, publication.fields, publication.buffers)
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from pubsub_cluster.language.errors import ProtocolError, PubSubError, error_from_dict
 from pubsub_cluster.language.protocol import Answer, Buffer, Message
 
+_OFFSET, _HANDLE = np.dtype(np.int64), np.dtype(np.uint64)
+
 
 @dataclass(frozen=True, slots=True)
 class Matches:
@@ -111,12 +113,13 @@ def matches_from_reply(
     ids: list[str] | None = None
     buffers = message.buffers
     if answer is Answer.COUNTS:
-        counts = _array(buffers, 0, np.dtype(np.int64), event_count)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        counts = _array(buffers, 0, _OFFSET, event_count)
+        offsets = np.zeros(event_count + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
     elif answer is Answer.HANDLES:
         offsets = _offsets(buffers, 0, event_count, match_count)
-        handles = _array(buffers, 1, np.dtype(np.uint64), match_count)
-        counts = np.diff(offsets)
+        handles = _array(buffers, 1, _HANDLE, match_count)
+        counts = offsets[1:] - offsets[:-1]
         if with_ids:
             ids = _ids(buffers, match_count)
     refused = _refused(header)
@@ -155,8 +158,8 @@ def _array(buffers: list[Buffer], buffer_idx: int, dtype: np.dtype[Any], count: 
 
 
 def _offsets(buffers: list[Buffer], buffer_idx: int, count: int, end: int) -> NDArray[np.int64]:
-    offsets = _array(buffers, buffer_idx, np.dtype(np.int64), count + 1)
-    if offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
+    offsets = _array(buffers, buffer_idx, _OFFSET, count + 1)
+    if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
         raise ProtocolError(f"the reply's offsets in buffer {buffer_idx} do not run from 0 to {end}")
     return offsets
 

@@ -103,6 +103,8 @@ def payload_of(batch: Any) -> Payload:
     from pubsub_cluster.language import batch as batches
     from pubsub_cluster.language.payload_arrow import is_arrow
 
+    if type(batch) is list:  # the common case: no look at abstract classes
+        return batches.payload_from_dicts(batch)
     if isinstance(batch, batches.Payload):
         return batch
     if isinstance(batch, str):

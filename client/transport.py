@@ -15,6 +15,10 @@ from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.protocol import Buffer
 
 QUEUED_MESSAGES_MAX = 1_000
+# Plain numbers: combining pyzmq's flags costs more than sending a frame.
+NOT_LAST = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+LAST = int(zmq.NOBLOCK)
+COPIED_SIZE_BYTES_MAX = 1 << 16  # copying less is cheaper than sharing it with the thread that sends
 # A reply's largest frame: eight bytes for each of 16 million matches.
 FRAME_SIZE_BYTES_MAX = 1 << 28
 
@@ -51,7 +55,9 @@ class Transport:
     def send(self, frames: Sequence[Buffer]) -> None:
         """Queue a message; large buffers are not copied and must not change before their answer."""
         try:
-            self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+            for frame in frames[:-1]:
+                self._socket.send(frame, NOT_LAST, copy=memoryview(frame).nbytes < COPIED_SIZE_BYTES_MAX)
+            self._socket.send(frames[-1], LAST, copy=memoryview(frames[-1]).nbytes < COPIED_SIZE_BYTES_MAX)
         except zmq.Again:
             self.unsent_count += 1
 

@@ -51,8 +51,11 @@ class Reply:
     @property
     def size_bytes(self) -> int:
         """Memory that keeping it takes, roughly for the header and exactly for the buffers."""
-        items = sum(len(value) for value in self.fields.values() if isinstance(value, list | dict))
-        return HEADER_SIZE_BYTES_GUESS * (1 + items) + sum(len(buffer) for buffer in self.buffers)
+        size_bytes = HEADER_SIZE_BYTES_GUESS + sum(map(len, self.buffers))
+        for value in self.fields.values():
+            if type(value) is list or type(value) is dict:
+                size_bytes += HEADER_SIZE_BYTES_GUESS * len(value)
+        return size_bytes
 
 
 def defect(condition: str, error: Exception) -> Reply:

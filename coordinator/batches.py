@@ -1,9 +1,9 @@
 """Batches of events, from the publisher's frames to its reply.
 
-Intake checks every buffer and limit, places the batch into a chunk of the slab and binds it to this
-moment; the scheduler has it matched; pages come back, are merged when every shard has answered, and
-become the publisher's reply and the owners' notifications. A batch that cannot be taken now is answered
-"busy, retry after"; one that was answered before gets the same reply again.
+Every buffer and limit is checked, the events are placed into a chunk of the slab and bound to this moment;
+the scheduler has them matched; pages come back, are merged when every shard has answered, and become the
+publisher's reply and the owners' notifications. A batch here is one publication or a group of small ones
+(`coordinator.intake`), which part again when it is answered.
 """
 
 from __future__ import annotations
@@ -12,50 +12,62 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
 
 from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.config import ClusterConfig
+from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
 from pubsub_cluster.coordinator.listeners import Listeners
-from pubsub_cluster.coordinator.merge import Merged, ShardPage, match_counts, merge_pages, visible_page
+from pubsub_cluster.coordinator.merge import (
+    Merged,
+    ShardPage,
+    match_counts,
+    merge_pages,
+    part_of,
+    visible_page,
+)
 from pubsub_cluster.language.batch import check_payload, events_as_json
-from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, PubSubError
+from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.language.protocol import Answer, Buffer, Message
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.slab import BatchSlab
 
-BUSY_RETRY_AFTER_S = 0.005
+ANSWERS: dict[Any, Answer] = {answer.value: answer for answer in Answer}
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """What is kept of a batch until it is answered."""
+    """What is kept of a batch until it is answered: one publication, or a group of small ones.
 
-    publisher: str
-    batch_id: str
-    answer: Answer
-    ids: bool
-    event_count: int
+    Attributes
+    ----------
+    group : list of Publication
+        Their events follow one another in the batch.
+    """
+
+    group: list[Publication]
     generation: int
     version: int
     counts: CatalogueCounts
     now_us: int
     chunk_idx: int
-    accepted_s: float
     pages: dict[int, list[ShardPage]] = field(default_factory=dict)
     refused: dict[int, dict[str, Any]] = field(default_factory=dict)
     row_count: int = 0
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """The key of its reply."""
-        return ("batch", self.publisher, self.batch_id)
+    def event_count(self) -> int:
+        """Events of all its publications."""
+        return sum(publication.event_count for publication in self.group)
+
+
+Answered: TypeAlias = list[tuple[Publication, Reply]]
 
 
 class Clock:
@@ -65,21 +77,22 @@ class Clock:
         self._injected = injected
         self._last_us = INT64_MIN if injected else 0
 
-    def at(self, given: Any) -> int:
-        """Return the time of acceptance of a batch whose `at` field is `given`."""
+    def at(self, given: int | None) -> int:
+        """Return the time of acceptance of a batch whose checked `at` field is `given`."""
         now_us = self._last_us if self._injected else time.time_ns() // 1_000
-        if given is not None:
-            if not self._injected:
-                raise ProtocolError(
-                    "this cluster judges validity by its own clock",
-                    seen=given,
-                    remedy="Leave out `at`, or start the cluster with an injected clock.",
-                )
-            if not isinstance(given, int) or isinstance(given, bool) or not INT64_MIN <= given < INT64_MAX:
-                raise ProtocolError("`at` is a 64-bit integer", seen=given)
-            now_us = given
-        self._last_us = max(self._last_us, now_us)
+        self._last_us = max(self._last_us, now_us if given is None else given)
         return self._last_us
+
+    def check(self, given: Any) -> None:
+        """Raise `ProtocolError` unless `given` may stand in a batch's `at` field."""
+        if given is not None and not self._injected:
+            raise ProtocolError(
+                "this cluster judges validity by its own clock",
+                seen=given,
+                remedy="Leave out `at`, or start the cluster with an injected clock.",
+            )
+        if given is not None and (type(given) is not int or not INT64_MIN <= given < INT64_MAX):
+            raise ProtocolError("`at` is a 64-bit integer", seen=given)
 
 
 class BatchDesk:
@@ -105,25 +118,56 @@ class BatchDesk:
         self.notified = 0
         self.dropped = 0
 
-    def check(self, message: Message) -> tuple[str, ...]:
-        """Check the header of a publish request; return the key of its reply."""
+    def key(self, message: Message) -> tuple[str, ...]:
+        """Check who publishes what; return the key of the reply."""
         header, limits = message.header, self._config.limits
         publisher = check_name(header["publisher"], what="publisher", limits=limits, error=ProtocolError)
         batch_id = check_name(header["batch_id"], what="batch id", limits=limits, error=ProtocolError)
         return ("batch", publisher, batch_id)
 
-    def accept(
+    def read(self, message: Message) -> Publication:
+        """Check everything of a publish request that does not depend on the moment.
+
+        Raises
+        ------
+        ProtocolError, LimitError
+            A header field or a buffer is wrong.
+        """
+        header = message.header
+        answer = header.get("answer", Answer.HANDLES.value)
+        if not isinstance(answer, str) or answer not in ANSWERS:
+            raise ProtocolError("no such answer", seen=answer, limit=list(Answer))
+        check_payload(header["batch"], message.buffers, self._config.limits)
+        self._clock.check(header.get("at"))
+        return Publication(
+            header["publisher"],
+            header["batch_id"],
+            ANSWERS[answer],
+            bool(header.get("ids", False)),
+            header.get("at"),
+            header["batch"],
+            message.buffers,
+            sum(memoryview(buffer).nbytes for buffer in message.buffers),
+        )
+
+    @property
+    def has_chunk(self) -> bool:
+        """True while a batch can be placed."""
+        return self._slab.free_count > 0
+
+    def place(
         self,
-        message: Message,
+        group: list[Publication],
         version: int,
         counts: CatalogueCounts,
         bind: Callable[[int], tuple[int, int]],
-    ) -> OpenBatch:
-        """Place a batch and bind it.
+    ) -> None:
+        """Place publications into a chunk and bind them to this moment.
 
         Parameters
         ----------
-        message : Message
+        group : list of Publication
+            One, or several of the intake.
         version : int
             Of the catalogue, now.
         counts : CatalogueCounts
@@ -132,18 +176,11 @@ class BatchDesk:
 
         Raises
         ------
-        ProtocolError, LimitError
-            A header field or a buffer is wrong; nothing is kept.
         BusyError
             No chunk is free.
         """
-        header = message.header
-        batch, answer = header["batch"], header.get("answer", Answer.HANDLES)
-        if not isinstance(answer, str) or answer not in set(Answer):
-            raise ProtocolError("no such answer", seen=answer, limit=list(Answer))
-        check_payload(batch, message.buffers, self._config.limits)
-        now_us = self._clock.at(header.get("at"))
-        chunk_idx = self._slab.place(orjson.dumps(batch), message.buffers)
+        header, buffers = joined(group)
+        chunk_idx = self._slab.place(orjson.dumps(header), buffers)
         if chunk_idx is None:
             raise BusyError(
                 "every chunk of the batch slab is in use",
@@ -152,22 +189,9 @@ class BatchDesk:
                 remedy="Send again after `retry_after_s`.",
                 retry_after_s=BUSY_RETRY_AFTER_S,
             )
+        now_us = self._clock.at(group[0].at)
         batch_no, generation = bind(chunk_idx)
-        opened = OpenBatch(
-            header["publisher"],
-            header["batch_id"],
-            Answer(answer),
-            bool(header.get("ids", False)),
-            int(batch["event_count"]),
-            generation,
-            version,
-            counts,
-            now_us,
-            chunk_idx,
-            time.monotonic(),
-        )
-        self.open[batch_no] = opened
-        return opened
+        self.open[batch_no] = OpenBatch(group, generation, version, counts, now_us, chunk_idx)
 
     def add_page(
         self, batch_no: int, shard_idx: int, page: ShardPage, refused: dict[int, dict[str, Any]]
@@ -200,69 +224,91 @@ class BatchDesk:
         batch = self.open[batch_no]
         batch.row_count -= sum(len(page.rows) for page in batch.pages.pop(shard_idx, []))
 
-    def done(self, batch_no: int) -> tuple[OpenBatch, Reply]:
-        """Merge a batch, tell its owners; return it with its reply, a refusal when that fails.
+    def done(self, batch_no: int) -> tuple[OpenBatch, Answered]:
+        """Merge a batch, tell its owners; return it with the replies, refusals when that fails.
 
         A defect of ours here costs this batch its answer, and nobody else anything.
         """
-        batch = self.open[batch_no]
+        batch = self.open.pop(batch_no)
         try:
-            reply = self._answered(batch)
+            return batch, self._answered(batch)
         except Exception as error:
-            log.exception("batch %s of %s could not be merged", batch.batch_id, batch.publisher)
+            log.exception(
+                "batch %s of %s could not be merged", batch.group[0].batch_id, batch.group[0].publisher
+            )
             reply = defect("the batch could not be merged", error)
-        del self.open[batch_no]
-        return batch, reply
+            return batch, [(publication, reply) for publication in batch.group]
 
-    def _answered(self, batch: OpenBatch) -> Reply:
+    def _answered(self, batch: OpenBatch) -> Answered:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
         as_of = (batch.version, batch.now_us)
         merged = merge_pages(pages, batch.event_count, self._catalogue, *as_of, batch.refused)
+        if len(batch.group) == 1:
+            return [(batch.group[0], self._reply(batch, batch.group[0], merged, batch.refused))]
+        found: Answered = []
+        first = 0
+        for publication in batch.group:
+            stop = first + publication.event_count
+            refused = {
+                event - first: {**batch.refused[event], "event_index": event - first}
+                for event in batch.refused
+                if first <= event < stop
+            }
+            found.append(
+                (publication, self._reply(batch, publication, part_of(merged, first, stop), refused))
+            )
+            first = stop
+        return found
+
+    def _reply(
+        self, batch: OpenBatch, publication: Publication, merged: Merged, refused: dict[int, dict[str, Any]]
+    ) -> Reply:
         fields = {
-            "event_count": batch.event_count,
+            "event_count": publication.event_count,
             "generation": batch.generation,
             "version": batch.version,
             "match_count": len(merged.handles),
-            "refused": {str(idx): batch.refused[idx] for idx in sorted(batch.refused)},
+            "refused": {str(idx): refused[idx] for idx in sorted(refused)},
         }
-        buffers = self._buffers(batch, merged)
+        buffers = self._buffers(publication, merged)
         try:
-            self._notify(batch, merged)
+            self._notify(batch, publication, merged)
         except Exception:
-            log.exception("owners were not told of batch %s of %s", batch.batch_id, batch.publisher)
+            log.exception(
+                "owners were not told of batch %s of %s", publication.batch_id, publication.publisher
+            )
             self.dropped += 1
         return Reply(fields, buffers)
 
-    def refuse(self, batch_no: int, error: PubSubError) -> tuple[OpenBatch, Reply]:
-        """Close a batch that cannot be answered; return it with its refusal."""
-        return self.open.pop(batch_no), Reply({}, error=error)
+    def close(self, batch_no: int) -> OpenBatch:
+        """Forget a batch without an answer; return it."""
+        return self.open.pop(batch_no)
 
     def payload(self, batch: OpenBatch) -> tuple[dict[str, Any], list[Any]]:
         """Return the header and buffers of an open batch, as placed."""
         return self._slab.read(batch.chunk_idx)
 
-    def _buffers(self, batch: OpenBatch, merged: Merged) -> list[Buffer]:
-        if batch.answer is Answer.NONE:
+    def _buffers(self, publication: Publication, merged: Merged) -> list[Buffer]:
+        if publication.answer is Answer.NONE:
             return []
-        if batch.answer is Answer.COUNTS:
+        if publication.answer is Answer.COUNTS:
             return [_bytes(match_counts(merged))]
         found = [_bytes(merged.offsets), _bytes(merged.handles)]
-        if batch.ids:
+        if publication.ids:
             offsets, text = self._catalogue.subscription_ids(merged.rows)
             found += [_bytes(offsets), text]
         return found
 
-    def _notify(self, batch: OpenBatch, merged: Merged) -> None:
+    def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged) -> None:
         if not self._listeners.count:
             return
-        header, buffers = self.payload(batch)
         sent, dropped = self._listeners.notify(
             merged,
             self._catalogue,
             batch.counts.owners,
-            batch.publisher,
-            batch.batch_id,
-            lambda event_idxs: events_as_json(header, buffers, event_idxs),
+            publication.publisher,
+            publication.batch_id,
+            lambda event_idxs: events_as_json(publication.batch, publication.buffers, event_idxs),
         )
         self.notified += sent
         self.dropped += dropped

@@ -56,6 +56,13 @@ class BatchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchDivided:
+    """The group has failed as a whole: release the chunk, publish its members one by one."""
+
+    batch_no: int
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationPublished:
     """New batches are bound to this generation from now on."""
 
@@ -76,6 +83,7 @@ Instruction: TypeAlias = (
     | DiscardPages
     | BatchDone
     | BatchRefused
+    | BatchDivided
     | GenerationPublished
     | UnlinkSegment
 )

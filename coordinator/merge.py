@@ -120,6 +120,13 @@ def merge_pages(
     return Merged(offsets, keys & np.uint64((1 << HANDLE_BITS) - 1), rows[order])
 
 
+def part_of(merged: Merged, first: int, stop: int) -> Merged:
+    """Return the events [first, stop) of a merged batch, copied: a reply may outlive the others by far."""
+    low, high = int(merged.offsets[first]), int(merged.offsets[stop])
+    offsets = merged.offsets[first : stop + 1] - low
+    return Merged(offsets, merged.handles[low:high].copy(), merged.rows[low:high])
+
+
 def match_counts(merged: Merged) -> npt.NDArray[np.int64]:
     """Return the number of matches of each event."""
     return np.diff(merged.offsets)

@@ -4,7 +4,7 @@ One thread, one poller. Every message is taken to the part that it concerns; the
 instructions are carried out here and nowhere else. The commit thread of the store is the only other
 thread; it reports through a file descriptor in the same poller.
 
-Reading order: `run`, `_on_client`, `_on_publish`, `_on_worker`, `_carry_out`."""
+Reading order: `run`, `_on_client`, `_on_worker`, `_carry_out`; then `coordinator.publishing`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
+from pubsub_cluster.coordinator.publishing import PublishDesk
 from pubsub_cluster.coordinator.queries import answer_query
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.resources import Resources
@@ -37,7 +38,6 @@ from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
 from pubsub_cluster.language.errors import (
     BusyError,
-    PoisonBatchError,
     PubSubError,
     error_from_dict,
 )
@@ -104,6 +104,7 @@ class Coordinator:
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.listeners = Listeners(self.frontend.offer)
         self.batches = BatchDesk(config, resources.slab, resources.catalogue_reader, self.listeners)
+        self.publishing = PublishDesk(self, self.batches, self._carry_out)
         self.changes = ChangeDesk(self.registry, self.store, self._answer_change)
 
     def run(self) -> int:
@@ -120,7 +121,7 @@ class Coordinator:
             while not self._stopping and self._parent_pid in (None, os.getppid()):
                 self._serve_once()
             drained_s = time.monotonic() + DRAIN_S_MAX
-            while not (self.changes.idle and not self.batches.open) and time.monotonic() < drained_s:
+            while not (self.changes.idle and self.publishing.idle) and time.monotonic() < drained_s:
                 self._serve_once()
             return 0
         finally:
@@ -140,6 +141,7 @@ class Coordinator:
             self._catalogue_changed()
         for identity, message in self.frontend.receive():
             self._on_client(identity, message, now_s)
+        self.publishing.place_waiting(now_s)
         self.changes.work()
         self._carry_out(self.scheduler.tick(now_s))
         self.listeners.tick(now_s)
@@ -183,7 +185,7 @@ class Coordinator:
             raise BusyError("the cluster is stopping", remedy="Send again later.", retry_after_s=1.0)
         match op:
             case Op.PUBLISH:
-                return self._on_publish(identity, message, now_s)
+                return self.publishing.submit(identity, message, now_s)
             case Op.SUBSCRIBE | Op.UPDATE | Op.UNSUBSCRIBE:
                 return self._on_change(identity, message, op)
             case _:
@@ -214,31 +216,6 @@ class Coordinator:
         identity, request = self.window.finish(key, reply, keep=kept or not fields["results"])
         self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
         self.frontend.send(identity, reply.frames(request))
-
-    def _on_publish(self, identity: bytes, message: Message, now_s: float) -> Reply | None:
-        key = self.batches.check(message)
-        known = self.window.begin(key, identity, message.request)
-        if isinstance(known, Reply):
-            return known
-        if known is Waiting.IN_PROGRESS:
-            return None
-        instructions: list[todo.Instruction] = []
-        counts = self.resources.catalogue.counts()
-
-        def bind(chunk_idx: int) -> tuple[int, int]:
-            version = self.registry.version
-            batch_no, queued = self.scheduler.batch_accepted(tuple(counts), version, chunk_idx, now_s)
-            instructions.extend(queued)
-            return batch_no, self.scheduler.batches[batch_no].generation
-
-        try:
-            self.batches.accept(message, self.registry.version, counts, bind)
-        except Exception:
-            self.window.finish(key, Reply({}), keep=False)  # not in progress any more
-            raise
-        self.resources.count.add("batches_accepted", 1)
-        self._carry_out(instructions)
-        return None
 
     def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
         if worker_idx is None:
@@ -330,39 +307,15 @@ class Coordinator:
                 case todo.DiscardPages(batch_no, shard_idx):
                     self.batches.discard_pages(batch_no, shard_idx)
                 case todo.BatchDone(batch_no):
-                    self._batch_done(batch_no)
+                    self.publishing.done(batch_no)
                 case todo.BatchRefused(batch_no, error):
-                    self._batch_refused(batch_no, error)
+                    self.publishing.refused(batch_no, error)
+                case todo.BatchDivided(batch_no):
+                    self.publishing.divided(batch_no)
                 case todo.GenerationPublished(generation):
                     self._published(generation)
                 case todo.UnlinkSegment(segment):
                     unlink_segment(segment)
-
-    def _batch_done(self, batch_no: int) -> None:
-        batch, reply = self.batches.done(batch_no)
-        count = self.resources.count
-        count.add("batches_answered" if reply.error is None else "batches_refused", 1)
-        count.add("events_matched", batch.event_count - len(batch.refused))
-        count.add("events_refused", len(batch.refused))
-        count.add("matches", int(reply.fields.get("match_count", 0)))
-        count.set("notifications_sent", self.batches.notified)
-        count.set("notifications_dropped", self.batches.dropped)
-        identity, request = self.window.finish(batch.key, reply)
-        self.frontend.send(identity, reply.frames(request))
-        now_s = time.monotonic()
-        if self.tuner.wants_sample(now_s):
-            self.backend.send_tuner(self.tuner.lend(batch.chunk_idx, now_s))
-        else:
-            self.resources.slab.release(batch.chunk_idx)
-
-    def _batch_refused(self, batch_no: int, error: PubSubError) -> None:
-        if isinstance(error, PoisonBatchError):
-            status_page.keep_poison(self, self.batches.open[batch_no], batch_no)
-        batch, reply = self.batches.refuse(batch_no, error)
-        self.resources.count.add("batches_refused", 1)
-        self.resources.slab.release(batch.chunk_idx)
-        identity, request = self.window.finish(batch.key, reply, keep=not isinstance(error, BusyError))
-        self.frontend.send(identity, reply.frames(request))
 
     def _published(self, generation: int) -> None:
         self.resources.count.add("generations", 1)

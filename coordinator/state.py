@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.coordinator.instructions import (
+    BatchDivided,
     BatchDone,
     BatchRefused,
     DiscardPages,
@@ -99,6 +100,7 @@ class Batch:
     version: int
     chunk_idx: int
     waiting: set[int]
+    is_group: bool = False
     running: set[int] = field(default_factory=set)
     kills: dict[int, int] = field(default_factory=dict)  # by shard
     error: PubSubError | None = None
@@ -177,7 +179,7 @@ class Scheduler:
             out.append(DiscardPages(batch.batch_no, worker.shard_idx))
             kills = batch.kills.get(worker.shard_idx, 0) + (run is suspect)
             batch.kills[worker.shard_idx] = kills
-            if kills >= KILLS_PER_TASK_MAX and batch.error is None:
+            if kills >= (1 if batch.is_group else KILLS_PER_TASK_MAX) and batch.error is None:
                 batch.error = PoisonBatchError(
                     "the batch was being matched when its worker died, twice",
                     seen=kills,
@@ -280,18 +282,25 @@ class Scheduler:
     # ---- batches -------------------------------------------------------------------------------
 
     def batch_accepted(
-        self, counts: wire.Counts, version: int, chunk_idx: int, now_s: float
+        self, counts: wire.Counts, version: int, chunk_idx: int, now_s: float, is_group: bool = False
     ) -> tuple[int, list[Instruction]]:
         """Bind a batch to this moment and queue its tasks; return its number."""
-        batch = Batch(
-            self._next_batch_no, self.current, counts, version, chunk_idx, waiting=set(range(self.shards))
-        )
+        shards = set(range(self.shards))
+        batch = Batch(self._next_batch_no, self.current, counts, version, chunk_idx, shards, is_group)
         self._next_batch_no += 1
         self.batches[batch.batch_no] = batch
         self.generations[batch.generation].bound_batches += 1
         for queue in self._queues:
             queue.append(batch.batch_no)
         return batch.batch_no, self._schedule(now_s)
+
+    @property
+    def has_room(self) -> bool:
+        """True when a task of a new batch would go out to some worker at once, in every shard."""
+        return all(
+            not queue and self._idlest(shard_idx, self.current) is not None
+            for shard_idx, queue in enumerate(self._queues)
+        )
 
     def run_of(self, worker_idx: int, task_id: int) -> Running | None:
         """Return the worker's attempt with this id, or None when it is stale."""
@@ -348,8 +357,7 @@ class Scheduler:
             return []
         del self.batches[batch_no]
         self.generations[batch.generation].bound_batches -= 1
-        verdict: Instruction = BatchRefused(batch_no, batch.error) if batch.error else BatchDone(batch_no)
-        return [verdict, *self._retire()]
+        return [_verdict(batch), *self._retire()]
 
     def _schedule(self, now_s: float) -> list[Instruction]:
         out: list[Instruction] = []
@@ -380,3 +388,9 @@ class Scheduler:
             if worker.ready and worker.free_slots and generation in worker.attached
         ]
         return min(able, key=lambda worker: len(worker.running), default=None)
+
+
+def _verdict(batch: Batch) -> Instruction:
+    if batch.error is None:
+        return BatchDone(batch.batch_no)
+    return BatchDivided(batch.batch_no) if batch.is_group else BatchRefused(batch.batch_no, batch.error)

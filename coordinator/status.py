@@ -137,7 +137,8 @@ def keep_poison(coordinator: Coordinator, batch: OpenBatch, batch_no: int) -> No
 
 def _write_batch(path: Path, coordinator: Coordinator, batch: OpenBatch) -> None:
     header, buffers = coordinator.batches.payload(batch)
-    facts = {"publisher": batch.publisher, "batch_id": batch.batch_id, "batch": header}
+    (publication,) = batch.group  # a group is divided, never refused
+    facts = {"publisher": publication.publisher, "batch_id": publication.batch_id, "batch": header}
     with path.open("wb") as file:
         file.write(orjson.dumps({**facts, "buffer_sizes": [memoryview(buffer).nbytes for buffer in buffers]}))
         file.write(b"\n")

@@ -14,7 +14,10 @@ scalars are plain values here; a `decimal.Decimal` becomes the nearest double.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -65,7 +68,7 @@ def payload_from_dicts(events: Sequence[Mapping[str, Any]]) -> Payload:
     nil and its error is kept in `Payload.refused`.
     """
     refused: dict[int, EventError] = {}
-    encode = msgspec.msgpack.Encoder(enc_hook=_plain_value, decimal_format="number").encode
+    encode = _ENCODER.encode
     try:
         parts = list(map(encode, events))
     except ENCODE_ERRORS:
@@ -254,9 +257,10 @@ def _as_rows(columns: Mapping[str, _Column], event_count: int) -> list[dict[str,
 
 
 def _rows_payload(name: str, parts: list[bytes], refused: dict[int, EventError]) -> Payload:
-    offsets = np.zeros(len(parts) + 1, dtype="<i8")
-    np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)), out=offsets[1:])
-    buffers: list[Buffer] = [_bytes_of(offsets), b"".join(parts)]
+    ends = array("q", accumulate(map(len, parts), initial=0))
+    if sys.byteorder == "big":
+        ends.byteswap()
+    buffers: list[Buffer] = [ends.tobytes(), b"".join(parts)]
     return Payload({"format": name, "event_count": len(parts)}, buffers, refused)
 
 
@@ -274,6 +278,9 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain_value, decimal_format="number")
 
 
 def _encoding_error(event_idx: int, event: Any, found: Exception) -> EventError:

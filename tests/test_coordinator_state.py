@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.coordinator.instructions import (
+    BatchDivided,
     BatchDone,
     BatchRefused,
     DiscardPages,
@@ -56,6 +57,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.answered: dict[int, str] = {}
         self.deaths_with: dict[tuple[int, int], int] = {}  # by batch and shard
         self.failed: set[int] = set()
+        self.groups: set[int] = set()
         self.published = [0]
         self.unlinked: set[str] = set()
         self.next_generation = 1
@@ -81,7 +83,13 @@ class SchedulerMachine(RuleBasedStateMachine):
                         pages = self.pages.pop((batch_no, shard_idx))
                         assert pages == list(range(pages[0], -1, -1)), "pages of two attempts, or a gap"
                     self.close(batch_no, "done")
+                case BatchDivided(batch_no):
+                    deaths = max((n for (no, _), n in self.deaths_with.items() if no == batch_no), default=0)
+                    assert batch_no in self.groups
+                    assert deaths == 1 or batch_no in self.failed
+                    self.close(batch_no, "divided")
                 case BatchRefused(batch_no, error):
+                    assert batch_no not in self.groups
                     deaths = max((n for (no, _), n in self.deaths_with.items() if no == batch_no), default=0)
                     if isinstance(error, PoisonBatchError):
                         assert deaths >= 2
@@ -133,9 +141,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.carry_out(self.scheduler.worker_hello(worker_idx, SETUP, self.now_s))
 
     @precondition(lambda self: len(self.open) < 6)
-    @rule()
-    def publish(self) -> None:
-        batch_no, instructions = self.scheduler.batch_accepted((len(self.answered),), 0, 0, self.now_s)
+    @rule(is_group=st.booleans())
+    def publish(self, is_group: bool) -> None:
+        had_room = self.scheduler.has_room
+        counts = (len(self.answered),)
+        batch_no, instructions = self.scheduler.batch_accepted(counts, 0, 0, self.now_s, is_group)
+        sent = [i for i in instructions if isinstance(i, SendWorker) and isinstance(i.message, wire.Task)]
+        assert had_room == (len(sent) == SHARDS), "room is what lets a task out to every shard"
+        if is_group:
+            self.groups.add(batch_no)
         self.open[batch_no] = self.published[-1]
         assert self.scheduler.batches[batch_no].generation == self.published[-1]
         self.carry_out(instructions)

@@ -1,0 +1,147 @@
+"""Publications that wait for room, and how small ones travel together.
+
+A request with a few rows costs a batch of its own everything that a large batch costs once: a chunk, two
+messages, a wake-up of two processes. So while every worker has enough to do, small requests of rows wait, and
+those that wait at the same time become one *group*: one chunk, one task, one merge. What they are to their
+publishers does not change: each has its id, its reply, its refused events by its own index.
+
+A group is only a way to travel. If it comes to grief (too many matches, a worker that dies), nobody knows by
+whose fault: its members go out again, each *alone*, before anything newer, and each answers for itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pubsub_cluster.language.errors import BusyError
+from pubsub_cluster.language.protocol import Answer, Buffer
+
+SMALL_EVENTS_MAX = 64
+SMALL_SIZE_BYTES_MAX = 64 << 10
+GROUP_EVENTS_MAX = 512
+WAITING_MAX = 4_096
+WAITING_SIZE_BYTES_MAX = 32 << 20
+BUSY_RETRY_AFTER_S = 0.005
+
+
+@dataclass(slots=True)
+class Publication:
+    """A checked request to publish, until it is answered.
+
+    Attributes
+    ----------
+    publisher, batch_id : str
+    answer : Answer
+    ids : bool
+    at : int or None
+        Its time, where the clock is injected.
+    batch : dict
+        Header of the payload.
+    buffers : sequence of bytes-like
+    size_bytes : int
+        Of the buffers.
+    alone : bool
+        It was in a group that failed, and is not put into another.
+    """
+
+    publisher: str
+    batch_id: str
+    answer: Answer
+    ids: bool
+    at: int | None
+    batch: dict[str, Any]
+    buffers: Sequence[Buffer]
+    size_bytes: int
+    alone: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key of its reply."""
+        return ("batch", self.publisher, self.batch_id)
+
+    @property
+    def event_count(self) -> int:
+        """Number of events."""
+        return int(self.batch["event_count"])
+
+    @property
+    def small(self) -> bool:
+        """True when it may wait for company."""
+        return (
+            self.batch["format"] != "columns"
+            and self.event_count <= SMALL_EVENTS_MAX
+            and self.size_bytes <= SMALL_SIZE_BYTES_MAX
+        )
+
+
+class Intake:
+    """Small publications in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Publication] = deque()
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    def add(self, publication: Publication) -> None:
+        """Let a publication wait.
+
+        Raises
+        ------
+        BusyError
+            Too many wait.
+        """
+        full = self._size_bytes + publication.size_bytes > WAITING_SIZE_BYTES_MAX
+        if full or len(self._waiting) >= WAITING_MAX:
+            raise BusyError(
+                "too many small batches wait for a worker",
+                seen=len(self._waiting),
+                limit=WAITING_MAX,
+                remedy="Send again after `retry_after_s`, or publish more events at a time.",
+                retry_after_s=BUSY_RETRY_AFTER_S,
+            )
+        self._waiting.append(publication)
+        self._size_bytes += publication.size_bytes
+
+    def put_back(self, group: Sequence[Publication]) -> None:
+        """Let the members of a failed group wait again, before all others and each alone."""
+        for publication in reversed(group):
+            publication.alone = True
+            self._waiting.appendleft(publication)
+            self._size_bytes += publication.size_bytes
+
+    def take(self) -> list[Publication]:
+        """Return the next group: those first in line that can share a chunk; not to be called when empty."""
+        group = [self._waiting.popleft()]
+        first, event_count = group[0], group[0].event_count
+        while self._waiting and not first.alone:
+            following = self._waiting[0]
+            event_count += following.event_count
+            alike = following.batch["format"] == first.batch["format"] and following.at == first.at
+            if following.alone or not alike or event_count > GROUP_EVENTS_MAX:
+                break
+            group.append(self._waiting.popleft())
+        self._size_bytes -= sum(publication.size_bytes for publication in group)
+        return group
+
+
+def joined(group: Sequence[Publication]) -> tuple[dict[str, Any], Sequence[Buffer]]:
+    """Return header and buffers of the one payload that has the events of a group in turn."""
+    if len(group) == 1:
+        return group[0].batch, group[0].buffers
+    ends: list[np.ndarray[Any, Any]] = [np.zeros(1, np.int64)]
+    end = 0
+    for publication in group:
+        ends.append(np.frombuffer(publication.buffers[0], np.int64)[1:] + end)
+        end += memoryview(publication.buffers[1]).nbytes
+    offsets = np.concatenate(ends)
+    header = {"format": group[0].batch["format"], "event_count": len(offsets) - 1}
+    documents = b"".join([publication.buffers[1] for publication in group])
+    return header, [offsets.view(np.uint8).data, documents]

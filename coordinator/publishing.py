@@ -1,0 +1,146 @@
+"""From a request to publish to its reply: what the coordinator does with batches between its sockets.
+
+Large batches are placed as they come, or refused with "busy". Small ones wait in the `Intake` until a worker
+has room and go out in groups: the busier the workers, the larger the groups, and nobody waits for company.
+Reading order: `submit`, `place_waiting`, `done`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pubsub_cluster.coordinator import instructions as todo
+from pubsub_cluster.coordinator import status as status_page
+from pubsub_cluster.coordinator.answers import Reply, Waiting, defect
+from pubsub_cluster.coordinator.batches import Answered, BatchDesk
+from pubsub_cluster.coordinator.intake import Intake, Publication
+from pubsub_cluster.language.errors import BusyError, PoisonBatchError, PubSubError
+from pubsub_cluster.language.protocol import Message
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.runtime import Coordinator
+
+
+class PublishDesk:
+    """Publish requests, from their arrival to their replies.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+        Its parts are used: scheduler, slab, reply window, sockets.
+    batches : BatchDesk
+    carry_out : callable
+        Carries out the scheduler's instructions.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        batches: BatchDesk,
+        carry_out: Callable[[list[todo.Instruction]], None],
+    ) -> None:
+        self._coordinator = coordinator
+        self._batches = batches
+        self._carry_out = carry_out
+        self.intake = Intake()
+
+    @property
+    def idle(self) -> bool:
+        """True when every accepted publication is answered."""
+        return not self._batches.open and not len(self.intake)
+
+    def submit(self, identity: bytes, message: Message, now_s: float) -> Reply | None:
+        """Take a request; return its reply where that is known already.
+
+        Raises
+        ------
+        ProtocolError, LimitError, BusyError
+            It is refused; nothing is kept.
+        """
+        window = self._coordinator.window
+        key = self._batches.key(message)
+        known = window.begin(key, identity, message.request)
+        if isinstance(known, Reply):
+            return known
+        if known is Waiting.IN_PROGRESS:
+            return None
+        try:
+            publication = self._batches.read(message)
+            if publication.small:
+                self.intake.add(publication)
+            else:
+                self._place([publication], now_s)
+        except Exception:
+            window.finish(key, Reply({}), keep=False)  # not in progress any more
+            raise
+        self._coordinator.resources.count.add("batches_accepted", 1)
+        return None
+
+    def place_waiting(self, now_s: float) -> None:
+        """Send out what waits, as far as there is room; a group that cannot be placed is answered so."""
+        while len(self.intake) and self._batches.has_chunk and self._coordinator.scheduler.has_room:
+            group = self.intake.take()
+            try:
+                self._place(group, now_s)
+            except PubSubError as error:
+                self._answer([(publication, Reply({}, error=error)) for publication in group])
+            except Exception as error:
+                reply = defect("the batch could not be placed", error)
+                self._answer([(publication, reply) for publication in group])
+
+    def _place(self, group: list[Publication], now_s: float) -> None:
+        scheduler, version = self._coordinator.scheduler, self._coordinator.registry.version
+        counts = self._coordinator.resources.catalogue.counts()
+        instructions: list[todo.Instruction] = []
+
+        def bind(chunk_idx: int) -> tuple[int, int]:
+            batch_no, queued = scheduler.batch_accepted(
+                tuple(counts), version, chunk_idx, now_s, len(group) > 1
+            )
+            instructions.extend(queued)
+            return batch_no, scheduler.batches[batch_no].generation
+
+        self._batches.place(group, version, counts, bind)
+        self._carry_out(instructions)
+
+    def done(self, batch_no: int) -> None:
+        """Every shard has answered: merge, reply, lend the chunk to the tuner or release it."""
+        batch, answered = self._batches.done(batch_no)
+        count = self._coordinator.resources.count
+        count.add("events_matched", batch.event_count - len(batch.refused))
+        count.add("events_refused", len(batch.refused))
+        count.add("matches", sum(int(reply.fields.get("match_count", 0)) for _, reply in answered))
+        count.set("notifications_sent", self._batches.notified)
+        count.set("notifications_dropped", self._batches.dropped)
+        self._answer(answered)
+        now_s = time.monotonic()
+        tuner = self._coordinator.tuner
+        if tuner.wants_sample(now_s):
+            self._coordinator.backend.send_tuner(tuner.lend(batch.chunk_idx, now_s))
+        else:
+            self._coordinator.resources.slab.release(batch.chunk_idx)
+
+    def refused(self, batch_no: int, error: PubSubError) -> None:
+        """The batch cannot be answered: keep a poisonous one, tell the publisher."""
+        if isinstance(error, PoisonBatchError):
+            status_page.keep_poison(self._coordinator, self._batches.open[batch_no], batch_no)
+        batch = self._batches.close(batch_no)
+        self._coordinator.resources.slab.release(batch.chunk_idx)
+        self._answer([(publication, Reply({}, error=error)) for publication in batch.group])
+
+    def divided(self, batch_no: int) -> None:
+        """A group has failed: each of its members goes out again, alone."""
+        batch = self._batches.close(batch_no)
+        self._coordinator.resources.slab.release(batch.chunk_idx)
+        self.intake.put_back(batch.group)
+
+    def _answer(self, answered: Answered) -> None:
+        window, count = self._coordinator.window, self._coordinator.resources.count
+        refused_count = sum(reply.error is not None for _, reply in answered)
+        count.add("batches_answered", len(answered) - refused_count)
+        count.add("batches_refused", refused_count)
+        for publication, reply in answered:
+            keep = not isinstance(reply.error, BusyError)
+            identity, request = window.finish(publication.key, reply, keep)
+            self._coordinator.frontend.send(identity, reply.frames(request))

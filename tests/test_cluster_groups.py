@@ -1,0 +1,153 @@
+"""Small publications of a live cluster that travel as one group: each is answered as if it were alone.
+
+A worker that is stopped for a moment makes them wait for one another.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import wait_until
+
+from pubsub_cluster import Client, Cluster
+from pubsub_cluster.client.client import _matches
+from pubsub_cluster.language.errors import LimitError, PubSubError
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.protocol import Answer, Op
+
+pytestmark = pytest.mark.cluster
+EVENTS = 24
+MATCHES_MAX = 60
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("groups")
+    folder.chmod(0o700)
+    limits = Limits(matches_per_batch_max=MATCHES_MAX)
+    with Cluster(folder, limits=limits) as found, found.client() as client:
+        client.subscribe_many([{"id": f"n{i}", "expr": f"x = {i}", "owner": "o"} for i in range(EVENTS)])
+        client.subscribe_many([{"id": f"m{i}", "expr": "y = 1"} for i in range(MATCHES_MAX - 10)])
+        yield found
+
+
+@contextmanager
+def stopped(cluster: Cluster) -> Iterator[int]:
+    """Stop the only worker; give its pid. It goes on afterwards, unless it was killed."""
+    with cluster.client() as client:
+        wait_until(lambda: bool(client.status()["workers"][0]["ready"]), "the worker is ready")
+        pid = int(client.status()["workers"][0]["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def send(
+    client: Client, batch: Any, ids: bool = False, at: int | None = None, name: str | None = None
+) -> Any:
+    publication = client._publication(batch, Answer.HANDLES, ids, name, at)
+    return client._session.send(Op.PUBLISH, publication.fields, publication.buffers), publication
+
+
+def answer(client: Client, sent: Any) -> Any:
+    """Return the matches, or the error, of what was sent."""
+    request, publication = sent
+    try:
+        return _matches(client._session.wait(request), publication)
+    except PubSubError as error:
+        return error
+
+
+def publish_while_stopped(
+    cluster: Cluster, client: Client, batches: list[Any], then: Callable[[int], None] = lambda _: None
+) -> list[Any]:
+    """Publish batches that wait for one another; return the answer to each."""
+    with stopped(cluster) as pid, cluster.client() as other:
+        before = accepted(other)
+        sent = [send(client, batch, ids=True) for batch in batches]
+        wait_until(lambda: accepted(other) - before == len(batches), "they are accepted")
+        then(pid)
+    return [answer(client, one) for one in sent]
+
+
+def accepted(client: Client) -> int:
+    return int(client.status()["counters"]["batches_accepted"])
+
+
+def tasks(client: Client) -> int:
+    return int(client.status()["workers"][0]["tasks"])
+
+
+def test_each_gets_its_own_matches_and_ids(cluster: Cluster) -> None:
+    with cluster.client() as client:
+        before = tasks(client)
+        found = publish_while_stopped(cluster, client, [[{"x": i}] for i in range(EVENTS)])
+        assert [matches.ids_of(0) for matches in found] == [[f"n{i}"] for i in range(EVENTS)]
+        assert tasks(client) - before < EVENTS / 2, "they did not travel together"
+
+
+def test_refused_events_have_the_index_of_their_own_batch(cluster: Cluster) -> None:
+    with cluster.client() as client:
+        batches: list[Any] = [b'{"x": 1}\n{"x": 2}', b'{"x": 3}\n{"x": ', b'17\n{"x": 4}', b'{"x": 5}']
+        found = publish_while_stopped(cluster, client, batches * 4)
+        for number, matches in enumerate(found):
+            refused = {1: [1], 2: [0]}.get(number % 4, [])
+            assert sorted(matches.refused) == refused
+            assert [error.fields["event_index"] for error in matches.refused.values()] == refused
+            assert matches.match_count == len(matches) - len(refused)
+
+
+def test_too_many_matches_of_one_are_the_refusal_of_one(cluster: Cluster) -> None:
+    with cluster.client() as client:
+        batches = [[{"x": i, "y": i % 2}] for i in range(EVENTS)]
+        batches[5] = [{"y": 1}] * 3
+        found = publish_while_stopped(cluster, client, batches)
+        assert isinstance(found[5], LimitError)
+        del found[5]
+        expected = [1 + (i % 2) * (MATCHES_MAX - 10) for i in range(EVENTS) if i != 5]
+        assert [matches.match_count for matches in found] == expected
+
+
+def test_a_worker_that_dies_with_a_group_costs_nobody_an_answer(cluster: Cluster) -> None:
+    with cluster.client() as client:
+        batches = [[{"x": i}] for i in range(EVENTS)]
+        found = publish_while_stopped(cluster, client, batches, lambda pid: os.kill(pid, signal.SIGKILL))
+        assert [matches.ids_of(0) for matches in found] == [[f"n{i}"] for i in range(EVENTS)]
+
+
+def test_a_batch_sent_twice_in_a_group_is_matched_once(cluster: Cluster) -> None:
+    with cluster.client(publisher="twice") as client, cluster.client(publisher="twice") as other:
+        answered = client.status()["counters"]["batches_answered"]
+        with stopped(cluster):
+            sent = [send(sender, [{"x": 3}], name="same") for sender in (client, other, client)]
+        assert answer(client, sent[-1]).match_count == 1
+        assert client.publish([{"x": 3}], batch_id="same").match_count == 1
+        assert client.status()["counters"]["batches_answered"] - answered == 1
+
+
+def test_owners_hear_of_each_batch(cluster: Cluster) -> None:
+    with cluster.client() as client, cluster.client() as ear, ear.listen("o", timeout_s=10.0) as heard:
+        publish_while_stopped(cluster, client, [[{"x": 99}, {"x": i}] for i in range(6)])
+        told = [next(heard) for _ in range(6)]
+        assert [(one.event_index, one.ids, one.event) for one in told] == [
+            (1, (f"n{i}",), {"x": i}) for i in range(6)
+        ]
+        assert len({one.batch_id for one in told}) == 6
+
+
+def test_times_are_not_mixed(tmp_data_dir: Path) -> None:
+    with Cluster(tmp_data_dir, injected_clock=True) as cluster, cluster.client() as client:
+        client.subscribe("x >= 0", id="early", valid_until=10)
+        client.subscribe("x >= 0", id="late", valid_from=10)
+        with stopped(cluster):
+            sent = [send(client, [{"x": 1}], ids=True, at=at) for at in (1, 1, 1, 9, 9, 10, 10, 11, 11)]
+        found = [answer(client, one) for one in sent]
+        assert [matches.ids_of(0)[0] for matches in found] == ["early"] * 5 + ["late"] * 4
