@@ -180,7 +180,7 @@ class BatchDesk:
             The batch gives more matches than a batch may.
         """
         batch = self.open[batch_no]
-        page = visible_page(page, self._catalogue, batch.version, batch.now_us)
+        page = visible_page(page, self._catalogue, batch.counts, batch.version, batch.now_us)
         limit = self._config.limits.matches_per_batch_max
         batch.row_count += len(page.rows)
         if batch.row_count > limit:
@@ -216,7 +216,7 @@ class BatchDesk:
 
     def _answered(self, batch: OpenBatch) -> Reply:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        as_of = (batch.version, batch.now_us)
+        as_of = (batch.counts, batch.version, batch.now_us)
         merged = merge_pages(pages, batch.event_count, self._catalogue, *as_of, batch.refused)
         fields = {
             "event_count": batch.event_count,
