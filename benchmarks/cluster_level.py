@@ -187,7 +187,11 @@ def _latencies(client: Any, events: Events, counts: I8) -> Any:
 
 
 def memory_bytes(cluster: Cluster) -> int:
-    """Return what a cluster occupies: proportional private memory of its processes, and its segments once."""
+    """Return what a cluster occupies: its processes' share of anonymous memory, and its segments once.
+
+    Pages of files (programs, libraries, the change table) are the system's page cache and are not counted. A
+    segment that is unlinked and still mapped is.
+    """
     pids = [
         pid for value in cluster.pids().values() for pid in (value if isinstance(value, list) else [value])
     ]
@@ -196,6 +200,13 @@ def memory_bytes(cluster: Cluster) -> int:
     total = sum(os.stat(SHM / name).st_blocks * 512 for name in list_segments(cluster_id))
     for pid in pids:
         if pid is not None:
-            maps = psutil.Process(pid).memory_maps(grouped=True)
-            total += sum(entry.pss for entry in maps if not entry.path.startswith(str(SHM)))
+            maps = psutil.Process(pid).memory_maps(grouped=False)
+            total += sum(
+                entry.pss if _is_unlinked_segment(entry.path) else entry.anonymous + entry.swap
+                for entry in maps
+            )
     return int(total)
+
+
+def _is_unlinked_segment(path: str) -> bool:
+    return path.startswith(str(SHM)) and path.endswith("(deleted)")

@@ -149,7 +149,7 @@ def main() -> None:
     alerts = [make_alert(rng) for _ in range(arguments.subscriptions)]
     writer = CatalogueWriter.in_memory(max(2 * arguments.subscriptions, 1_024))
     forms = [normalise(alert, EMPTY_SCHEMA) for alert in alerts]
-    writer.append_many(NewRow(row + 1, str(row), None, 1, form, None, None) for row, form in enumerate(forms))
+    writer.append_many(NewRow(row + 1, str(row), None, form, None, None) for row, form in enumerate(forms))
     catalogue, counts = CatalogueReader.of(writer), writer.counts()
     raw = make_events(np.random.default_rng(2), arguments.events)
     sample = EventSample()

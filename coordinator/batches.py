@@ -204,7 +204,7 @@ class BatchDesk:
             The batch gives more matches than a batch may.
         """
         batch = self.open[batch_no]
-        page = visible_page(page, self._catalogue, batch.version, batch.now_us)
+        page = visible_page(page, self._catalogue, batch.counts, batch.version, batch.now_us)
         limit = self._config.limits.matches_per_batch_max
         batch.row_count += len(page.rows)
         if batch.row_count > limit:
@@ -241,7 +241,7 @@ class BatchDesk:
 
     def _answered(self, batch: OpenBatch) -> Answered:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        as_of = (batch.version, batch.now_us)
+        as_of = (batch.counts, batch.version, batch.now_us)
         merged = merge_pages(pages, batch.event_count, self._catalogue, *as_of, batch.refused)
         if len(batch.group) == 1:
             return [(batch.group[0], self._reply(batch, batch.group[0], merged, batch.refused))]

@@ -1,7 +1,7 @@
 """Merge the shards' answers of one batch: what the publisher and the owners are told.
 
 Shards answer catalogue rows as of their generation and delta. Here rows that the batch must not see
-are dropped (removed at or before its version, added after it, outside their validity window), rows
+are dropped (removed at or before its version, appended after it, outside their validity window), rows
 become handles, and each event's handles are ordered and told once.
 """
 
@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.catalogue import CatalogueReader
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.catalogue_rows import is_inside_window, is_removed
 
 HANDLE_BITS = 44  # with events_per_batch_max = 2**16 this leaves room in 64 bits for 2**44 handles
 
@@ -43,24 +44,29 @@ class Merged(NamedTuple):
     rows: npt.NDArray[np.int32]
 
 
-def visible_page(page: ShardPage, catalogue: CatalogueReader, version: int, now_us: int) -> ShardPage:
-    """Return the page without the rows that a batch of (version, now_us) must not see."""
-    visible = _visible(page.rows, catalogue, version, now_us)
+def visible_page(
+    page: ShardPage, catalogue: CatalogueReader, counts: CatalogueCounts, version: int, now_us: int
+) -> ShardPage:
+    """Return the page without the rows that a batch of (counts, version, now_us) must not see."""
+    visible = _visible(page.rows, catalogue, counts, version, now_us)
     if visible.all():
         return page
     event = np.repeat(np.arange(len(page.counts)), page.counts)[visible]
-    counts = np.bincount(event, minlength=len(page.counts)).astype(np.int32)
-    return ShardPage(page.first_event, counts, page.rows[visible])
+    left = np.bincount(event, minlength=len(page.counts)).astype(np.int32)
+    return ShardPage(page.first_event, left, page.rows[visible])
 
 
 def _visible(
-    rows: npt.NDArray[np.int32], catalogue: CatalogueReader, version: int, now_us: int
+    rows: npt.NDArray[np.int32],
+    catalogue: CatalogueReader,
+    counts: CatalogueCounts,
+    version: int,
+    now_us: int,
 ) -> npt.NDArray[np.bool_]:
-    columns = catalogue.columns
-    removed = columns.removed_version[rows]
-    visible: npt.NDArray[np.bool_] = (removed == 0) | (removed > version)
-    visible &= columns.added_version[rows] <= version
-    visible &= (columns.valid_from[rows] <= now_us) & (now_us < columns.valid_until[rows])
+    visible: npt.NDArray[np.bool_] = rows < counts.rows
+    visible &= ~is_removed(catalogue.columns, rows, version)
+    if counts.windows:
+        visible &= is_inside_window(catalogue.columns, counts.windows, rows, now_us)
     return visible
 
 
@@ -68,11 +74,12 @@ def merge_pages(
     pages: list[ShardPage],
     event_count: int,
     catalogue: CatalogueReader,
+    counts: CatalogueCounts,
     version: int,
     now_us: int,
     refused: Collection[int] = (),
 ) -> Merged:
-    """Merge all pages of all shards as of (version, now_us).
+    """Merge all pages of all shards as of (counts, version, now_us).
 
     Parameters
     ----------
@@ -80,6 +87,8 @@ def merge_pages(
         In any order.
     event_count : int
     catalogue : CatalogueReader
+    counts : CatalogueCounts
+        The catalogue's when the batch was accepted.
     version : int
         The batch's version.
     now_us : int
@@ -98,7 +107,7 @@ def merge_pages(
         if pages
         else np.empty(0, np.int64)
     )
-    visible = _visible(rows, catalogue, version, now_us)
+    visible = _visible(rows, catalogue, counts, version, now_us)
     if refused:
         accepted = np.ones(event_count, np.bool_)
         accepted[list(refused)] = False
@@ -114,9 +123,9 @@ def merge_pages(
         np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
         if not fresh.all():
             order, keys = order[fresh], keys[fresh]
-    counts = np.bincount((keys >> np.uint64(HANDLE_BITS)).astype(np.int64), minlength=event_count)
+    matches = np.bincount((keys >> np.uint64(HANDLE_BITS)).astype(np.int64), minlength=event_count)
     offsets = np.zeros(event_count + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    np.cumsum(matches, out=offsets[1:])
     return Merged(offsets, keys & np.uint64((1 << HANDLE_BITS) - 1), rows[order])
 
 

@@ -32,7 +32,16 @@ from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.language.values import check_name
-from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueCounts, CatalogueWriter, NewRow, room_for
+from pubsub_cluster.shm.catalogue import (
+    NO_COUNTS,
+    CatalogueCounts,
+    CatalogueReader,
+    CatalogueWriter,
+    NewRow,
+    room_for,
+)
+from pubsub_cluster.shm.catalogue_rows import window_of
+from pubsub_cluster.shm.id_index import IdIndex
 
 DEFAULT_OWNER = "default"
 REPLAY_GROUP = 10_000
@@ -43,7 +52,6 @@ _UPDATE_KEYS = frozenset({"id", "expr", "valid_from", "valid_until"})
 class Live(NamedTuple):
     """What a later change needs to know of a live subscription."""
 
-    row: int  # -1 while staged
     handle: int
     owner: str
     valid_from: int | None
@@ -78,7 +86,8 @@ class Registry:
         self.version = 0  # of the last applied change
         self.live_count = 0
         self.removed_count = 0  # rows of this life that are dead
-        self._live: dict[str, Live] = {}
+        self._reader = CatalogueReader.of(catalogue)
+        self._live = IdIndex(self._reader.id_bytes)
         self._overlay: dict[str, tuple[int, Live | None]] = {}  # by id: version of the last staged change
         self._staged: deque[Staged] = deque()
         self._staged_room = NO_COUNTS  # upper bound of what the staged changes need
@@ -104,7 +113,7 @@ class Registry:
         change = Change(self._next_version, SUBSCRIBE, handle, subscription_id, owner, expression, *window)
         room = self._take_room(change, form)
         self._next_handle += 1
-        self._stage(change, form, Live(-1, handle, owner, *window), room)
+        self._stage(change, form, Live(handle, owner, *window), room)
         return change, {"ok": True, "id": subscription_id, "handle": handle, **_shape(form)}
 
     def stage_update(self, item: Any) -> tuple[Change, dict[str, Any]]:
@@ -117,7 +126,7 @@ class Registry:
             self._next_version, UPDATE, live.handle, subscription_id, live.owner, expression, *window
         )
         room = self._take_room(change, form)
-        self._stage(change, form, Live(-1, live.handle, live.owner, *window), room)
+        self._stage(change, form, Live(live.handle, live.owner, *window), room)
         return change, {"ok": True, "id": subscription_id, "handle": live.handle, **_shape(form)}
 
     def stage_unsubscribe(self, subscription_id: Any) -> tuple[Change, dict[str, Any]]:
@@ -158,7 +167,14 @@ class Registry:
     def _find(self, name: str) -> Live | None:
         if name in self._overlay:
             return self._overlay[name][1]
-        return self._live.get(name)
+        row = self._live.find(name)
+        return None if row < 0 else self._live_row(row)
+
+    def _live_row(self, row: int) -> Live:
+        columns = self.catalogue.columns
+        owner = self._reader.owner_name(int(columns.owner[row]))
+        window = window_of(columns, self.catalogue.counts().windows, row)
+        return Live(int(columns.handle[row]), owner, *_given(window))
 
     def _form(self, body: dict[str, Any]) -> tuple[NormalForm, bytes]:
         if "expr" not in body:
@@ -187,22 +203,29 @@ class Registry:
         )
         for entry in staged:
             change = entry.change
-            before = self._live.get(change.subscription_id)
-            if before is not None:
-                self.catalogue.remove(before.row, change.version)
-                self.removed_count += 1
-            if change.operation == UNSUBSCRIBE:
-                del self._live[change.subscription_id]
-            else:
-                self._live[change.subscription_id] = Live(
-                    next_row, change.handle, change.owner, change.valid_from, change.valid_until
-                )
-                next_row += 1
+            next_row = self._apply_one(change, next_row)
             self.version = change.version
             if self._overlay.get(change.subscription_id, (0, None))[0] == change.version:
                 del self._overlay[change.subscription_id]
             self._staged_room = CatalogueCounts(*map(sub, self._staged_room, entry.room))
         self.live_count = len(self._live)
+
+    def _apply_one(self, change: Change, next_row: int) -> int:
+        """Let ids and rows follow a change; return the row of the next one that adds any."""
+        if change.operation == UNSUBSCRIBE:
+            self._remove(self._live.remove(change.subscription_id), change.version)
+            return next_row
+        before = -1 if change.operation == SUBSCRIBE else self._live.find(change.subscription_id)
+        if before < 0:  # also an update whose subscription was made in an earlier life
+            self._live.add(change.subscription_id, next_row)
+        else:
+            self._remove(before, change.version)
+            self._live.move(change.subscription_id, next_row)
+        return next_row + 1
+
+    def _remove(self, row: int, version: int) -> None:
+        self.catalogue.remove(row, version)
+        self.removed_count += 1
 
     def rollback(self) -> None:
         """Forget everything staged: the store could not keep it."""
@@ -269,12 +292,13 @@ def _room_at_most(change: Change, form: NormalForm) -> CatalogueCounts:
     predicates = len(form.predicates)
     return CatalogueCounts(
         1,
+        int(change.valid_from is not None or change.valid_until is not None),
+        len(change.subscription_id.encode()),
         len(form.clauses),
         sum(map(len, form.clauses)),
-        0,
         predicates,
         2 * predicates + expression.count(b","),
-        2 * len(expression) + len(change.subscription_id.encode()) + len(change.owner.encode()),
+        2 * len(expression) + len(change.owner.encode()),
         2 * predicates,
         1,
     )
@@ -285,7 +309,6 @@ def _new_row(change: Change, form: NormalForm) -> NewRow:
         change.handle,
         change.subscription_id,
         change.owner,
-        change.version,
         form,
         change.valid_from,
         change.valid_until,
@@ -318,6 +341,13 @@ def _window(valid_from: Any, valid_until: Any) -> tuple[int | None, int | None]:
             remedy="Swap them.",
         )
     return valid_from, valid_until
+
+
+def _given(window: tuple[int, int] | None) -> tuple[int | None, int | None]:
+    """Return a window as it was given: None where it is unbounded."""
+    if window is None:
+        return None, None
+    return None if window[0] == INT64_MIN else window[0], None if window[1] == INT64_MAX else window[1]
 
 
 def _cannot_take_over(change: Change, error: PubSubError) -> StartError:

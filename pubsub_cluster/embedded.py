@@ -131,10 +131,11 @@ class Engine:
         check_payload(payload.header, payload.buffers, self._limits)
         events = self._matcher.read(payload.header, payload.buffers)
         now_us = self._clock.at(at)
-        result = self._matcher.match_batch(events, self.generation, self._catalogue.counts())
+        counts = self._catalogue.counts()
+        result = self._matcher.match_batch(events, self.generation, counts)
         page = ShardPage(0, np.diff(result.event_offsets).astype(np.int32), result.rows)
         merged = merge_pages(
-            [page], events.event_count, self._reader, self._registry.version, now_us, events.refused
+            [page], events.event_count, self._reader, counts, self._registry.version, now_us, events.refused
         )
         self._sample.add(events.raw)
         refused: dict[int, PubSubError] = {**events.refused, **payload.refused}

@@ -1,7 +1,7 @@
 """The catalogue: every subscription, as columns in one sparse segment (or in private memory).
 
-    rows -> clauses -> literals -> predicates -> constants -> heap
-      \\-> program codes -> predicates      predicates -> attributes -> heap;  rows -> owners -> heap
+    rows -> clauses -> literals -> predicates -> constants -> heap;  predicates -> attributes -> heap
+    windows -> rows -> id text;  rows -> owners -> heap
 
 Everything is appended, in this order: pages reserved, columns written, counts grown in the writer, counts
 told in a message (`shm.catalogue_writer`). A batch is bound to the counts and the version of one moment; a

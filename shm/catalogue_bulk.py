@@ -35,8 +35,6 @@ class RowColumns(NamedTuple):
         Bytes of each text id.
     id_text : uint8[sum of id_sizes]
         UTF-8 of the ids, one after the other.
-    version : int
-        First version that sees the rows.
     owner : str or None
         Of all of them.
     """
@@ -48,7 +46,6 @@ class RowColumns(NamedTuple):
     handles: U8
     id_sizes: I4
     id_text: U1
-    version: int = 1
     owner: str | None = None
 
     def check(self) -> None:

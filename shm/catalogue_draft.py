@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,16 +22,15 @@ class _Numbered(NamedTuple):
 
     handles: Any
     owners: Any
-    versions: Any
-    valid_from: Any
-    valid_until: Any
+    window_rows: Any
+    window_from: Any
+    window_until: Any
     id_sizes: Any
     id_bytes: bytes
     clause_counts: Any
     literal_counts: Any
     literals: Any
-    program_sizes: Any
-    program: Any
+    program_rows: Any
 
 
 class NewRow(NamedTuple):
@@ -44,8 +42,6 @@ class NewRow(NamedTuple):
     subscription_id : str
     owner : str or None
         None: nobody is told (row owner -1).
-    version : int
-        First version that sees the row.
     form : NormalForm
     valid_from, valid_until : int or None
         Microseconds since the epoch, first moment inside and first moment outside; None is unbounded.
@@ -54,7 +50,6 @@ class NewRow(NamedTuple):
     handle: int
     subscription_id: str
     owner: str | None
-    version: int
     form: NormalForm
     valid_from: int | None = None
     valid_until: int | None = None
@@ -64,7 +59,7 @@ def room_for(new_row: NewRow) -> CatalogueCounts:
     """Return what a row needs at most, when nothing of it is known to the catalogue yet."""
     form = new_row.form
     constants = attributes = 0
-    heap = len(new_row.subscription_id.encode()) + len((new_row.owner or "").encode())
+    heap = len((new_row.owner or "").encode())
     for predicate in form.predicates:
         values = [value for _, value in predicate.constants]
         values += [value for value in (predicate.lo, predicate.hi) if value is not None]
@@ -74,12 +69,13 @@ def room_for(new_row: NewRow) -> CatalogueCounts:
             if name is not None:
                 attributes += 1
                 heap += len(name.encode())
-    clauses = form.clauses or ()
+    clauses = (form.program,) if form.clauses is None else form.clauses
     return CatalogueCounts(
         1,
+        int(new_row.valid_from is not None or new_row.valid_until is not None),
+        len(new_row.subscription_id.encode()),
         len(clauses),
         sum(map(len, clauses)),
-        len(form.program),
         len(form.predicates),
         constants,
         heap,
@@ -120,15 +116,18 @@ class Draft:
         """Return the slices to write, as (column, first item, values), and the counts afterwards."""
         if not rows:
             return [], self._counts
-        handles, ids, owners, versions, forms, valid_from, valid_until = zip(*rows, strict=True)
+        handles, ids, owners, forms, valid_from, valid_until = zip(*rows, strict=True)
+        windows = [
+            idx for idx in range(len(rows)) if valid_from[idx] is not None or valid_until[idx] is not None
+        ]
         owner_idx = [self._number_of_owner(name) for name in owners]
         id_bytes = [text.encode() for text in ids]
         numbered = _Numbered(
             handles,
             owner_idx,
-            versions,
-            [INT64_MIN if us is None else us for us in valid_from],
-            [INT64_MAX if us is None else us for us in valid_until],
+            [self._counts.rows + idx for idx in windows],
+            [INT64_MIN if valid_from[idx] is None else valid_from[idx] for idx in windows],
+            [INT64_MAX if valid_until[idx] is None else valid_until[idx] for idx in windows],
             [len(text) for text in id_bytes],
             b"".join(id_bytes),
             *self._number_forms(forms),
@@ -139,19 +138,17 @@ class Draft:
         """The same for rows that are columns already."""
         row_count = len(rows.handles)
         positive = self._number_predicates(rows.predicates)
-        none = np.zeros(row_count, np.int32)
         numbered = _Numbered(
             rows.handles,
-            none + self._number_of_owner(rows.owner),
-            np.full(row_count, rows.version),
-            np.full(row_count, INT64_MIN),
-            np.full(row_count, INT64_MAX),
+            np.full(row_count, self._number_of_owner(rows.owner), np.int32),
+            (),
+            (),
+            (),
             rows.id_sizes,
             rows.id_text.tobytes(),
             rows.clause_counts,
             rows.literal_counts,
             numbered_literals(rows.literals, np.array(positive, np.int64)),
-            none,
             (),
         )
         return self._slices(numbered, columns)
@@ -161,7 +158,6 @@ class Draft:
         predicate_values, constant_count = encode_predicates(
             self._new_predicates, self._number_of_attribute, counts.constants, self._heap
         )
-        row_count = len(rows.handles)
         slices: Slices = []
 
         def put(name: str, start: int, values: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -170,29 +166,24 @@ class Draft:
             slices.append((column, start, array))
             return array
 
-        def put_sized(start_name: str, size_name: str, start: int, pool_start: int, sizes: Any) -> None:
-            size = put(size_name, start, sizes).astype(np.int64)
-            put(start_name, start, pool_start + np.cumsum(size) - size)
+        def ends(pool_start: int, sizes: Any) -> npt.NDArray[np.int64]:
+            found: npt.NDArray[np.int64] = pool_start + np.cumsum(np.asarray(sizes, np.int64))
+            return found
 
         first = counts.rows
         put("handle", first, rows.handles)
         put("owner", first, rows.owners)
-        put("added_version", first, rows.versions)
-        put("valid_from", first, rows.valid_from)
-        put("valid_until", first, rows.valid_until)
-        put_sized("id_start", "id_size", first, self._heap.end, rows.id_sizes)
-        put_sized("clause_start", "clause_count", first, counts.clauses, rows.clause_counts)
-        put_sized("program_start", "program_size", first, counts.program, rows.program_sizes)
-        put("clause_row", counts.clauses, np.repeat(np.arange(first, first + row_count), rows.clause_counts))
-        put_sized(
-            "clause_literal_start",
-            "clause_literal_count",
-            counts.clauses,
-            counts.literals,
-            rows.literal_counts,
-        )
+        put("window_row", counts.windows, rows.window_rows)
+        put("window_from", counts.windows, rows.window_from)
+        put("window_until", counts.windows, rows.window_until)
+        # What starts at item 0 was written as zeros; every row and clause writes where the next one starts.
+        put("id_start", first + 1, ends(counts.id_bytes, rows.id_sizes))
+        clause_start = 2 * ends(counts.clauses, rows.clause_counts)
+        clause_start[np.asarray(rows.program_rows, np.int64)] += 1
+        put("clause_start", first + 1, clause_start)
+        put("literal_start", counts.clauses + 1, ends(counts.literals, rows.literal_counts))
         put("literal", counts.literals, rows.literals)
-        put("program", counts.program, rows.program)
+        put("id_text", counts.id_bytes, np.frombuffer(rows.id_bytes, np.uint8))
         starts = {"predicate": counts.predicates, "constant": counts.constants}
         for name, values in predicate_values.items():
             put(name, starts[name.partition("_")[0]], values)
@@ -202,13 +193,14 @@ class Draft:
         ):
             put(f"{kind}_name_start", start, [heap_start for _, heap_start, _ in new])
             put(f"{kind}_name_size", start, [size for _, _, size in new])
-        heap = b"".join(chain(self._heap.pieces, (rows.id_bytes,)))
+        heap = b"".join(self._heap.pieces)
         put("heap", counts.heap, np.frombuffer(heap, np.uint8))
         return slices, CatalogueCounts(
-            first + row_count,
+            first + len(rows.handles),
+            counts.windows + len(rows.window_rows),
+            counts.id_bytes + len(rows.id_bytes),
             counts.clauses + len(rows.literal_counts),
             counts.literals + len(rows.literals),
-            counts.program + len(rows.program),
             counts.predicates + len(self._new_predicates),
             constant_count,
             counts.heap + len(heap),
@@ -216,15 +208,12 @@ class Draft:
             counts.owners + len(self._new_owners),
         )
 
-    def _number_forms(
-        self, forms: Sequence[NormalForm]
-    ) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-        """Return clauses per row, literals per clause, literals, codes per row, codes; numbered for good."""
+    def _number_forms(self, forms: Sequence[NormalForm]) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Return clauses per row, literals per clause, literals, rows with a program; numbered for good."""
         clause_counts: list[int] = []
         literal_counts: list[int] = []
         literals: list[int] = []
-        program_sizes: list[int] = []
-        program: list[int] = []
+        program_rows: list[int] = []
         known = self._literals
         fresh = 2 * (self._counts.predicates + len(self._new_predicates))
         for predicates, clauses, codes in forms:
@@ -236,16 +225,16 @@ class Draft:
                     fresh += 2
                 positive.append(literal)
             if clauses is None:
-                clause_counts.append(0)
-                program_sizes.append(len(codes))
-                program.extend([code if code < 0 else positive[code >> 1] + (code & 1) for code in codes])
+                program_rows.append(len(clause_counts))
+                clause_counts.append(1)
+                literal_counts.append(len(codes))
+                literals.extend([code if code < 0 else positive[code >> 1] + (code & 1) for code in codes])
                 continue
             clause_counts.append(len(clauses))
-            program_sizes.append(0)
             for clause in clauses:
                 literal_counts.append(len(clause))
                 literals.extend([positive[code >> 1] + (code & 1) for code in clause])
-        return clause_counts, literal_counts, literals, program_sizes, program
+        return clause_counts, literal_counts, literals, program_rows
 
     def _number_predicates(self, predicates: Sequence[Predicate]) -> list[int]:
         """Return the positive literal of each predicate."""

@@ -6,10 +6,13 @@ be there, and reading one would take memory.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_codec import decode_predicate
+from pubsub_cluster.shm.catalogue_rows import id_ranges
 from pubsub_cluster.shm.catalogue_store import FAMILY, I4, I8, CatalogueColumns, CatalogueCounts, view_columns
 from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
 from pubsub_cluster.shm.family import FamilySegment
@@ -59,18 +62,13 @@ class CatalogueReader:
         def renumbered(literal: int) -> int:
             return 2 * numbers.setdefault(literal >> 1, len(numbers)) + (literal & 1)
 
-        size = int(columns.program_size[row])
-        if size:
-            first = int(columns.program_start[row])
-            codes = columns.program[first : first + size].tolist()
-            program = tuple(code if code < 0 else renumbered(code) for code in codes)
+        first_clause, stop_clause = columns.clause_start[row : row + 2].tolist()
+        bounds = columns.literal_start[first_clause >> 1 : (stop_clause >> 1) + 1].tolist()
+        codes = [columns.literal[first:stop].tolist() for first, stop in pairwise(bounds)]
+        if stop_clause & 1:
+            program = tuple(code if code < 0 else renumbered(code) for code in codes[0])
             return NormalForm(self._predicates(numbers), None, program)
-        clauses = []
-        first_clause = int(columns.clause_start[row])
-        for clause in range(first_clause, first_clause + int(columns.clause_count[row])):
-            first = int(columns.clause_literal_start[clause])
-            end = first + int(columns.clause_literal_count[clause])
-            clauses.append(tuple(sorted(renumbered(code) for code in columns.literal[first:end].tolist())))
+        clauses = [tuple(sorted(renumbered(code) for code in clause)) for clause in codes]
         return NormalForm(self._predicates(numbers), tuple(clauses))
 
     def attribute_name(self, attribute_idx: int) -> str:
@@ -87,7 +85,12 @@ class CatalogueReader:
 
     def subscription_id(self, row: int) -> str:
         """Return the text id of a row's subscription."""
-        return self._text(self.columns.id_start[row], self.columns.id_size[row])
+        return self.id_bytes(row).decode()
+
+    def id_bytes(self, row: int) -> bytes:
+        """Return the UTF-8 of a row's text id."""
+        first, stop = self.columns.id_start[row : row + 2].tolist()
+        return self.columns.id_text[first:stop].tobytes()
 
     def subscription_ids(self, rows: I4) -> tuple[I8, bytes]:
         """Return the text ids of many rows at once.
@@ -102,11 +105,11 @@ class CatalogueReader:
         text : bytes
             UTF-8; the id of ``rows[i]`` is ``text[offsets[i]:offsets[i + 1]]``.
         """
-        sizes = self.columns.id_size[rows]
+        start, sizes = id_ranges(self.columns, rows)
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        heap_byte = np.repeat(self.columns.id_start[rows] - offsets[:-1], sizes) + np.arange(offsets[-1])
-        return offsets, self.columns.heap[heap_byte].tobytes()
+        id_byte = np.repeat(start - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return offsets, self.columns.id_text[id_byte].tobytes()
 
     def close(self) -> None:
         """Let go of the segment; columns stay valid."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.language.errors import LimitError
-from pubsub_cluster.shm.columns import FAMILIES
+from pubsub_cluster.shm.columns import FAMILIES, length_in
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner
 
@@ -22,12 +22,14 @@ RESERVE_STEP_FIRST = 1 << 13  # items; 64 KiB of an int64 column
 RESERVE_STEP_MAX = 1 << 17  # items; 1 MiB of an int64 column
 TIGHT_SHARE = 16  # a pool is tight when less than 1/16 of it is free
 ROWS_AHEAD = 4096  # rows for which pages are reserved before they are needed
-PREDICATES_MAX = 1 << 30  # a literal, 2 * predicate + negated, is an int32
+# A literal, 2 * predicate + negated, and a clause are an int32; where ids and literals start is a uint32.
+ITEMS_MAX = {"predicates": 1 << 30, "clauses": (1 << 31) - 1, "id_bytes": (1 << 32) - 1, "literals": 1 << 31}
 
 I1: TypeAlias = npt.NDArray[np.int8]
 I4: TypeAlias = npt.NDArray[np.int32]
 I8: TypeAlias = npt.NDArray[np.int64]
 U1: TypeAlias = npt.NDArray[np.uint8]
+U4: TypeAlias = npt.NDArray[np.uint32]
 U8: TypeAlias = npt.NDArray[np.uint64]
 F8: TypeAlias = npt.NDArray[np.float64]
 
@@ -39,9 +41,10 @@ class CatalogueCounts(NamedTuple):
     """
 
     rows: int
+    windows: int
+    id_bytes: int
     clauses: int
     literals: int
-    program: int
     predicates: int
     constants: int
     heap: int
@@ -49,16 +52,26 @@ class CatalogueCounts(NamedTuple):
     owners: int
 
 
-NO_COUNTS = CatalogueCounts(0, 0, 0, 0, 0, 0, 0, 0, 0)
+NO_COUNTS = CatalogueCounts(*[0] * len(CatalogueCounts._fields))
 
 CAPACITY_PER_ROW = CatalogueCounts(
-    rows=1, clauses=4, literals=16, program=16, predicates=4, constants=8, heap=128, attributes=1, owners=1
+    rows=1,
+    windows=1,
+    id_bytes=64,
+    clauses=4,
+    literals=32,
+    predicates=4,
+    constants=8,
+    heap=128,
+    attributes=1,
+    owners=1,
 )
 CAPACITY_LEAST = CatalogueCounts(
     rows=1,
+    windows=1,
+    id_bytes=1 << 24,
     clauses=1 << 14,
     literals=1 << 22,
-    program=1 << 20,
     predicates=1 << 20,
     constants=1 << 20,
     heap=1 << 26,
@@ -72,21 +85,15 @@ class CatalogueColumns(NamedTuple):
 
     handle: U8
     owner: I4
-    added_version: I8
-    valid_from: I8
-    valid_until: I8
-    id_start: I8
-    id_size: I4
-    clause_start: I8
-    clause_count: I4
-    program_start: I8
-    program_size: I4
+    id_start: U4
+    clause_start: U4
     removed_version: I8
-    clause_row: I4
-    clause_literal_start: I8
-    clause_literal_count: I4
+    window_row: I4
+    window_from: I8
+    window_until: I8
+    id_text: U1
+    literal_start: U4
     literal: I4
-    program: I4
     predicate_kind: I1
     predicate_attribute: I4
     predicate_other: I4
@@ -120,12 +127,14 @@ def capacity_for(rows_max: int) -> CatalogueCounts:
         max(rows_max * per_row, least)
         for per_row, least in zip(CAPACITY_PER_ROW, CAPACITY_LEAST, strict=True)
     )
-    capacity = CatalogueCounts(*room)
+    capacity = CatalogueCounts(*room)._asdict()
     if rows_max > np.iinfo(np.int32).max:
         raise LimitError(
             "rows of the catalogue are numbered by int32", seen=rows_max, limit_name="subscriptions_max"
         )
-    return capacity._replace(predicates=min(capacity.predicates, PREDICATES_MAX))
+    return CatalogueCounts(
+        **{name: min(items, ITEMS_MAX.get(name, items)) for name, items in capacity.items()}
+    )
 
 
 def view_columns(family: FamilySegment, *, writable: bool) -> CatalogueColumns:
@@ -211,8 +220,9 @@ class CatalogueStore:
         step = max(min(reserved, RESERVE_STEP_MAX), RESERVE_STEP_FIRST)
         end = max(needed, min(reserved + step, getattr(self.capacity, symbol)))
         for column_name, column_symbol in _SYMBOLS.items():
-            if column_symbol == symbol:
-                self.family.reserve_column(column_name, reserved, end)
+            if column_symbol.partition(" ")[0] == symbol:
+                first, stop = (length_in(column_symbol, {symbol: items}) for items in (reserved, end))
+                self.family.reserve_column(column_name, first if reserved else 0, stop)
         self._reserved[symbol] = end
 
 

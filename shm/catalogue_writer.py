@@ -129,15 +129,12 @@ class CatalogueWriter:
         handle: int,
         subscription_id: str,
         owner: str | None,
-        version: int,
         form: NormalForm,
         valid_from: int | None = None,
         valid_until: int | None = None,
     ) -> int:
         """Append one subscription and return its row; see `append_many`."""
-        return self.append_many(
-            [NewRow(handle, subscription_id, owner, version, form, valid_from, valid_until)]
-        )
+        return self.append_many([NewRow(handle, subscription_id, owner, form, valid_from, valid_until)])
 
     def append_many(self, new_rows: Iterable[NewRow]) -> int:
         """Append subscriptions; return the row of the first one (they follow each other).

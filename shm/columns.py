@@ -128,15 +128,20 @@ _CATALOGUE = (
         _MESSAGE,
         ("handle", "u8", "rows", "handle", "the subscription's handle; an update makes a new row"),
         ("owner", "i4", "rows", "owner", "-1: none"),
-        ("added_version", "i8", "rows", "version", "first version that sees the row"),
-        ("valid_from", "i8", "rows", "us since epoch", "INT64_MIN: unbounded"),
-        ("valid_until", "i8", "rows", "us since epoch", "first moment outside; INT64_MAX: unbounded"),
-        ("id_start", "i8", "rows", "heap byte", "the subscription's text id"),
-        ("id_size", "i4", "rows", "bytes", ""),
-        ("clause_start", "i8", "rows", "clause", "first clause of the row"),
-        ("clause_count", "i4", "rows", "clauses", "0 and no program: never holds"),
-        ("program_start", "i8", "rows", "program code", ""),
-        ("program_size", "i4", "rows", "codes", "0: the row is stored as clauses"),
+        (
+            "id_start",
+            "u4",
+            "rows + 1",
+            "id byte",
+            "the subscription's text id ends where the next one starts",
+        ),
+        (
+            "clause_start",
+            "u4",
+            "rows + 1",
+            "",
+            "2 * first clause + 1 where the only clause is a program; no clause: never holds",
+        ),
     ),
     *_columns(
         "coordinator",
@@ -148,11 +153,18 @@ _CATALOGUE = (
         "coordinator",
         "workers, tuner",
         _MESSAGE,
-        ("clause_row", "i4", "clauses", "row", "row of the clause"),
-        ("clause_literal_start", "i8", "clauses", "literal", ""),
-        ("clause_literal_count", "i4", "clauses", "literals", "0: always holds"),
-        ("literal", "i4", "literals", "", "2 * predicate + negated"),
-        ("program", "i4", "program", "", "literal >= 0; -2n: AND of n; -2n - 1: OR of n (postfix)"),
+        ("window_row", "i4", "windows", "row", "rows that have a validity window, ascending"),
+        ("window_from", "i8", "windows", "us since epoch", "INT64_MIN: unbounded"),
+        ("window_until", "i8", "windows", "us since epoch", "first moment outside; INT64_MAX: unbounded"),
+        ("id_text", "u1", "id_bytes", "byte", "UTF-8 of the subscriptions' ids"),
+        ("literal_start", "u4", "clauses + 1", "literal", "first literal of the clause; none: always holds"),
+        (
+            "literal",
+            "i4",
+            "literals",
+            "",
+            "2 * predicate + negated; in a program (postfix) also -2n: AND of n, -2n - 1: OR of n",
+        ),
         ("predicate_kind", "i1", "predicates", "", "language.predicate.PredicateKind"),
         ("predicate_attribute", "i4", "predicates", "attribute", "-1: any attribute"),
         ("predicate_other", "i4", "predicates", "attribute", "second attribute of COMPARE, else -1"),
@@ -175,7 +187,7 @@ _CATALOGUE = (
         ("constant_whole", "i8", "constants", "", "number key; boolean 0 or 1; text: first heap byte"),
         ("constant_part", "f8", "constants", "", "number key"),
         ("constant_size", "i4", "constants", "bytes", "of a text"),
-        ("heap", "u1", "heap", "byte", "UTF-8 of constants, ids and names"),
+        ("heap", "u1", "heap", "byte", "UTF-8 of constants and names"),
         ("attribute_name_start", "i8", "attributes", "heap byte", ""),
         ("attribute_name_size", "i4", "attributes", "bytes", ""),
         ("owner_name_start", "i8", "owners", "heap byte", ""),
@@ -345,8 +357,7 @@ def plan(family: str, lengths: Mapping[str, int]) -> Plan:
     spans: dict[str, Span] = {}
     end_bytes = 0 if frame.cell_symbol else first_bytes
     for column in FAMILIES[family]:
-        factor, symbol, extra = _parse_length(column.length_symbol)
-        count = factor * (int(symbol) if symbol.isdigit() else lengths[symbol]) + extra
+        count = length_in(column.length_symbol, lengths)
         dtype = np.dtype(column.dtype)
         offset_bytes = _aligned(end_bytes, frame.align_bytes)
         spans[column.name] = Span(offset_bytes, dtype, count)
@@ -357,6 +368,12 @@ def plan(family: str, lengths: Mapping[str, int]) -> Plan:
     cell_size_bytes = _aligned(end_bytes, frame.cell_align_bytes)
     size_bytes = cells_offset_bytes + lengths[frame.cell_symbol] * cell_size_bytes
     return Plan(spans, size_bytes, cells_offset_bytes, cell_size_bytes)
+
+
+def length_in(length_symbol: str, lengths: Mapping[str, int]) -> int:
+    """Return the number of items that a column's `length_symbol` says."""
+    factor, symbol, extra = _parse_length(length_symbol)
+    return factor * (int(symbol) if symbol.isdigit() else lengths[symbol]) + extra
 
 
 def _aligned(offset_bytes: int, align_bytes: int) -> int:

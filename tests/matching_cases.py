@@ -78,13 +78,13 @@ class Case:
         self.reader = CatalogueReader.of(self.writer)
         self.add(expressions)
 
-    def add(self, expressions: Sequence[object], version: int = 1) -> None:
+    def add(self, expressions: Sequence[object]) -> None:
         """Append subscriptions; handles count from 1."""
         for expression in expressions:
             tree = expression_from_json(expression) if isinstance(expression, dict) else expression
             handle = self.writer.counts().rows + 1
             form = normalise(tree, self.schema, self.limits)
-            self.writer.append(handle, f"s{handle}", None, version, form, INT64_MIN, INT64_MAX)
+            self.writer.append(handle, f"s{handle}", None, form, INT64_MIN, INT64_MAX)
 
 
 def rows_of_events(result: MatchResult) -> list[list[int]]:

@@ -92,7 +92,7 @@ def test_large_clusters_are_cut() -> None:
     catalogue = Case([])
     one, two = Case([eq("a", 1)]).reader.normal_form(0), Case([{"and": []}]).reader.normal_form(0)
     for row in range(count):
-        catalogue.writer.append(row + 1, str(row), None, 1, one if row % 2 else two)
+        catalogue.writer.append(row + 1, str(row), None, one if row % 2 else two)
     layout = build(catalogue)
     assert layout.cluster_entries_max == CLUSTER_ENTRIES_MAX
     entries = [entry for mine in slots_of(layout).values() for entry in mine]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages
 from pubsub_cluster.language.predicate import NormalForm
-from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter, NewRow
+from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter, NewRow
 
 ALWAYS = NormalForm((), ((),))
 
@@ -21,7 +21,6 @@ def merges(draw: st.DrawFn) -> Any:
         st.lists(
             st.tuples(
                 st.integers(1, 5),  # handle
-                st.integers(1, 4),  # added
                 st.integers(0, 4),  # removed, 0 live
                 st.integers(0, 3),  # valid from
                 st.integers(1, 4),  # length of the window
@@ -34,22 +33,26 @@ def merges(draw: st.DrawFn) -> Any:
     found = draw(
         st.lists(st.tuples(st.integers(0, event_count - 1), st.integers(0, len(rows) - 1)), max_size=20)
     )
-    return rows, event_count, found, draw(st.integers(0, 4)), draw(st.integers(0, 6))
+    as_of = draw(st.integers(0, len(rows))), draw(st.integers(0, 4)), draw(st.integers(0, 6))
+    return rows, event_count, found, *as_of
 
 
 @settings(max_examples=150)
 @given(merges(), st.randoms(use_true_random=False))
 def test_merge_equals_its_definition(case: Any, random: Any) -> None:
-    rows, event_count, found, version, now_us = case
+    rows, event_count, found, row_count, version, now_us = case
     writer = CatalogueWriter.in_memory(64)
-    for handle, added, removed, start, length in rows:
-        row = writer.append_many([NewRow(handle, "i", None, added, ALWAYS, start, start + length)])
+    as_of = writer.counts()
+    for number, (handle, removed, start, length) in enumerate(rows, 1):
+        row = writer.append_many([NewRow(handle, "i", None, ALWAYS, start, start + length)])
         if removed:
             writer.remove(row, removed)
+        if number == row_count:
+            as_of = writer.counts()
     expected: list[list[int]] = [[] for _ in range(event_count)]
     for event_idx, row in found:
-        handle, added, removed, start, length = rows[row]
-        visible = added <= version and (removed == 0 or removed > version)
+        handle, removed, start, length = rows[row]
+        visible = row < row_count and (removed == 0 or removed > version)
         if visible and start <= now_us < start + length and handle not in expected[event_idx]:
             expected[event_idx].append(handle)
     pages = []
@@ -58,7 +61,7 @@ def test_merge_equals_its_definition(case: Any, random: Any) -> None:
         counts = np.bincount([event for event, _ in pairs], minlength=event_count).astype(np.int32)
         pages.append(ShardPage(0, counts, np.array([row for _, row in pairs], np.int32)))
     random.shuffle(pages)
-    merged = merge_pages(pages, event_count, CatalogueReader.of(writer), version, now_us)
+    merged = merge_pages(pages, event_count, CatalogueReader.of(writer), as_of, version, now_us)
     got = [merged.handles[a:b].tolist() for a, b in zip(merged.offsets[:-1], merged.offsets[1:], strict=True)]
     assert got == [sorted(handles) for handles in expected]
     assert match_counts(merged).tolist() == [len(handles) for handles in expected]
@@ -66,6 +69,6 @@ def test_merge_equals_its_definition(case: Any, random: Any) -> None:
 
 
 def test_no_pages_is_no_matches() -> None:
-    merged = merge_pages([], 3, CatalogueReader.of(CatalogueWriter.in_memory(64)), 1, 0)
+    merged = merge_pages([], 3, CatalogueReader.of(CatalogueWriter.in_memory(64)), NO_COUNTS, 1, 0)
     assert merged.offsets.tolist() == [0, 0, 0, 0]
     assert len(merged.handles) == 0

@@ -25,6 +25,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue_rows import window_of
 
 EXPR = {"attr": "x", "op": "=", "value": 1}
 
@@ -63,10 +64,10 @@ def test_update_keeps_handle_and_window_and_replaces_the_row() -> None:
     registry.apply(1)
     registry.stage_update({"id": "a", "expr": "y > 5", "valid_until": 12})
     registry.apply(1)
-    columns = CatalogueReader.of(registry.catalogue).columns
+    counts, columns = registry.catalogue.counts(), CatalogueReader.of(registry.catalogue).columns
     assert columns.handle[:2].tolist() == [1, 1]
     assert columns.removed_version[:2].tolist() == [2, 0]
-    assert (columns.valid_from[1], columns.valid_until[1]) == (3, 12)
+    assert [window_of(columns, counts.windows, row) for row in range(2)] == [(3, 9), (3, 12)]
     assert columns.owner[0] == columns.owner[1]
 
 

@@ -28,8 +28,9 @@ from pubsub_cluster.shm.catalogue import (
     NewRow,
     capacity_for,
 )
+from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_inside_window, literal_ranges, window_of
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
-from pubsub_cluster.shm.columns import length_symbols
+from pubsub_cluster.shm.columns import length_in, length_symbols
 from pubsub_cluster.shm.segment import Owner, current_owner, list_segments, unlink_segment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,7 +119,7 @@ def meaning(form: NormalForm) -> Any:
 
 
 def row(number: int, form: NormalForm, **changes: Any) -> NewRow:
-    return NewRow(number, f"id-{number}", "owner", number, form)._replace(**changes)
+    return NewRow(number, f"id-{number}", "owner", form)._replace(**changes)
 
 
 def exists(name: str) -> NormalForm:
@@ -144,7 +145,7 @@ def contents(writer: CatalogueWriter) -> dict[str, list[Any]]:
     """Return every column up to the writer's counts."""
     counts = writer.counts()._asdict()
     return {
-        name: getattr(writer.columns, name)[: counts[symbol]].tolist()
+        name: getattr(writer.columns, name)[: length_in(symbol, counts)].tolist()
         for name, symbol in catalogue_store._SYMBOLS.items()
     }
 
@@ -193,22 +194,20 @@ def test_the_columns_of_a_row(make: Callable[[int], CatalogueWriter]) -> None:
     first = NormalForm((predicate, other), ((0, 3), ()))
     second = NormalForm((other, predicate), None, (0, 3, -4))
     assert writer.append_many([row(5, first), row(6, second, owner=None, valid_from=-1, valid_until=8)]) == 0
-    columns = CatalogueReader.of(writer).columns
+    counts, columns = writer.counts(), CatalogueReader.of(writer).columns
     assert columns.handle[:2].tolist() == [5, 6]
     assert columns.owner[:2].tolist() == [0, -1]
-    assert columns.added_version[:2].tolist() == [5, 6]
-    assert columns.valid_from[:2].tolist() == [INT64_MIN, -1]
-    assert columns.valid_until[:2].tolist() == [INT64_MAX, 8]
-    assert columns.clause_count[:2].tolist() == [2, 0]
-    assert columns.program_size[:2].tolist() == [0, 3]
-    assert columns.clause_row[:2].tolist() == [0, 0]
-    assert columns.clause_literal_count[:2].tolist() == [2, 0]
-    assert columns.literal[:2].tolist() == [0, 3]
-    assert columns.program[:3].tolist() == [2, 1, -4]
+    assert [window_of(columns, counts.windows, row) for row in range(2)] == [None, (-1, 8)]
+    inside = [is_inside_window(columns, counts.windows, np.arange(2), at).tolist() for at in (-2, -1, 7, 8)]
+    assert inside == [[True, False], [True, True], [True, True], [True, False]]
+    found = [part.tolist() for part in clause_ranges(columns, np.arange(2, dtype=np.int32))]
+    assert found == [[0, 2], [2, 1], [False, True]]
+    assert [part.tolist() for part in literal_ranges(columns, np.arange(3))] == [[0, 2, 2], [2, 0, 3]]
+    assert columns.literal[:5].tolist() == [0, 3, 2, 1, -4]
     assert columns.predicate_flags[:2].tolist() == [1 | 8 | 16, 0]
     assert (columns.predicate_hi_whole[0], columns.predicate_hi_part[0]) == (2, 0.5)
     assert columns.predicate_attribute[:2].tolist() == [0, -1]
-    assert writer.counts() == CatalogueCounts(2, 2, 2, 3, 2, 1, 19, 1, 1)
+    assert writer.counts() == CatalogueCounts(2, 1, 8, 3, 5, 2, 1, 11, 1, 1)
 
 
 def test_owners_and_ids(make: Callable[[int], CatalogueWriter]) -> None:
@@ -241,7 +240,7 @@ def test_a_full_catalogue_refuses_and_changes_nothing(make: Callable[[int], Cata
         assert caught.value.fields["limit_name"] == "subscriptions_max"
         assert (caught.value.seen, caught.value.limit) == (4, 3)
     assert (contents(writer), writer.counts()) == (before, counts)
-    assert writer.append(3, "three", "new owner", 3, exists("c")) == 2
+    assert writer.append(3, "three", "new owner", exists("c")) == 2
     reader = CatalogueReader.of(writer)
     assert [reader.attribute_name(idx) for idx in range(3)] == ["a", "b", "c"]
     assert reader.normal_form(2) == exists("c")
@@ -252,7 +251,6 @@ def test_a_full_catalogue_refuses_and_changes_nothing(make: Callable[[int], Cata
     [
         {"subscription_id": "\ud800"},
         {"handle": -1},
-        {"version": 2**63},
         {"owner": "\ud800"},
         {"valid_from": "x"},
     ],
@@ -290,8 +288,8 @@ def test_no_memory_changes_nothing(owner: Owner, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_nearly_full_pool_refuses_new_work_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue_store, "CAPACITY_LEAST", CatalogueCounts(*[64] * 9))
-    writer = CatalogueWriter.in_memory(10)
+    monkeypatch.setattr(catalogue_store, "CAPACITY_LEAST", CatalogueCounts(*[64] * 10))
+    writer = CatalogueWriter.in_memory(5)
     clause = tuple(range(0, 2 * 52, 2))
     form = NormalForm(tuple(Predicate(PredicateKind.EXISTS, str(n)) for n in range(52)), (clause,))
     writer.append_many([row(1, form)])

@@ -39,7 +39,6 @@ def columns_of(rows: list[list[list[int]]], first_id: int = 1) -> RowColumns:
         np.arange(1, len(rows) + 1, dtype=np.uint64),
         sizes,
         text,
-        7,
         "me",
     )
 
@@ -50,12 +49,12 @@ def test_columns_are_rows(before: list[list[list[int]]], rows: list[list[list[in
     one, other = CatalogueWriter.in_memory(64), CatalogueWriter.in_memory(64)
     for writer in (one, other):
         writer.append_many(
-            NewRow(100 + i, f"before{i}", None, 1, NormalForm(tuple(PREDICATES), tuple(map(tuple, row))))
+            NewRow(100 + i, f"before{i}", None, NormalForm(tuple(PREDICATES), tuple(map(tuple, row))))
             for i, row in enumerate(before)
         )
     first = one.append_columns(columns_of(rows))
     other.append_many(
-        NewRow(i + 1, str(i + 1), "me", 7, NormalForm(tuple(PREDICATES), tuple(map(tuple, row))))
+        NewRow(i + 1, str(i + 1), "me", NormalForm(tuple(PREDICATES), tuple(map(tuple, row))))
         for i, row in enumerate(rows)
     )
     assert first == len(before)
@@ -66,7 +65,7 @@ def test_columns_are_rows(before: list[list[list[int]]], rows: list[list[list[in
     for row in range(first, first + len(rows)):
         assert left.normal_form(row) == right.normal_form(row)
         assert left.subscription_id(row) == right.subscription_id(row)
-        for name in ("handle", "owner", "added_version", "valid_from", "valid_until", "clause_start"):
+        for name in ("handle", "owner", "clause_start", "id_start"):
             assert getattr(left.columns, name)[row] == getattr(right.columns, name)[row]
 
 

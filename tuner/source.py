@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_removed, literal_ranges
 from pubsub_cluster.shm.code_space import I4, I8, expand_slices
 
 BLOCK_CLAUSES = 1 << 17
@@ -69,22 +71,23 @@ def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Sourc
     if not _ascend(columns.handle, rows):
         rows = rows[np.argsort(columns.handle[rows], kind="stable")]
     blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(rows), BLOCK_CLAUSES)]
-    clause_total = sum(int(_clause_count(columns, rows[block]).sum()) for block in blocks)
+    clause_total = sum(int(_clauses(columns, rows[block])[1].sum()) for block in blocks)
     clause, clause_row = np.empty(clause_total, np.int32), np.empty(clause_total, np.int32)
-    program_rows = [np.zeros(0, np.int64)]
+    program_rows, programs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     at = 0
     for block in blocks:
         mine = rows[block]
-        count = _clause_count(columns, mine)
+        first, count, is_program = _clauses(columns, mine)
         stop = at + int(count.sum())
-        clause[at:stop] = expand_slices(columns.clause_start[mine], count)
+        clause[at:stop] = expand_slices(first, count)
         clause_row[at:stop] = np.repeat(np.arange(block.start, block.start + len(mine)), count)
-        program_rows.append(block.start + np.flatnonzero(columns.program_size[mine]))
+        program_rows.append(block.start + np.flatnonzero(is_program))
+        programs.append(first[is_program])
         at = stop
 
     program_row = np.concatenate(program_rows)
-    size = columns.program_size[rows[program_row]].astype(np.int64)
-    code = columns.program[expand_slices(columns.program_start[rows[program_row]], size)]
+    start, size = literal_ranges(columns, np.concatenate(programs))
+    code = columns.literal[expand_slices(start, size)]
     program_start = np.zeros(len(program_row) + 1, np.int64)
     np.cumsum(size, out=program_start[1:])
     return Source(columns, rows, clause, clause_row, program_row, program_start, code)
@@ -93,14 +96,15 @@ def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Sourc
 def _live_rows(columns: Any, row_count: int, version: int) -> Iterator[I4]:
     """Give the rows that are not removed at `version`, block by block."""
     for first in range(0, row_count, BLOCK_CLAUSES):
-        removed = columns.removed_version[first : min(first + BLOCK_CLAUSES, row_count)]
-        yield (first + np.flatnonzero((removed == 0) | (removed > version))).astype(np.int32)
+        block = slice(first, min(first + BLOCK_CLAUSES, row_count))
+        yield (first + np.flatnonzero(~is_removed(columns, block, version))).astype(np.int32)
 
 
-def _clause_count(columns: Any, rows: I4) -> I8:
-    """Return the clauses of rows; none where they are stored as a program."""
-    found: I8 = np.where(columns.program_size[rows] > 0, 0, columns.clause_count[rows]).astype(np.int64)
-    return found
+def _clauses(columns: Any, rows: I4) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
+    """Return first clause and number of clauses of rows, none where a row is stored as a program."""
+    first, count, is_program = clause_ranges(columns, rows)
+    count[is_program] = 0
+    return first, count, is_program
 
 
 def _ascend(handle: Any, rows: I4) -> bool:
@@ -121,10 +125,10 @@ def predicates_in_use(source: Source, predicate_count: int) -> I4:
 def gather(source: Source, picked: Any) -> Clauses:
     """Return the literals of picked clauses (a slice or an array), numbered by the catalogue."""
     clause = source.clause_catalogue[picked]
-    count = source.columns.clause_literal_count[clause]
+    first, count = literal_ranges(source.columns, clause)
     start = np.zeros(len(clause) + 1, np.int64)
     np.cumsum(count, out=start[1:])
-    literal = source.columns.literal[expand_slices(source.columns.clause_literal_start[clause], count)]
+    literal = source.columns.literal[expand_slices(first, count)]
     return Clauses(start, literal, np.repeat(np.arange(len(clause), dtype=np.int32), count))
 
 

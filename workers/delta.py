@@ -15,6 +15,7 @@ import numpy as np
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.shm.catalogue import CatalogueReader
+from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_removed, literal_ranges
 from pubsub_cluster.shm.code_space import (
     I4,
     I8,
@@ -52,13 +53,15 @@ class RowPrograms(NamedTuple):
 def compile_rows(catalogue: CatalogueReader, rows: I4) -> RowPrograms:
     """Turn catalogue rows into programs; rows that can never hold are left out."""
     columns = catalogue.columns
-    rows = rows[(columns.clause_count[rows] > 0) | (columns.program_size[rows] > 0)]
-    program_size = columns.program_size[rows].astype(np.int64)
-    is_program = program_size > 0
-    clause_count = np.where(is_program, 0, columns.clause_count[rows]).astype(np.int64)
+    rows = rows[clause_ranges(columns, rows)[1] > 0]
+    first_clause, clause_count, is_program = clause_ranges(columns, rows)
+    program_first, program_length = literal_ranges(columns, first_clause[is_program])
+    program_size = np.zeros(len(rows), np.int64)
+    program_size[is_program] = program_length
+    clause_count[is_program] = 0
 
-    clause = expand_slices(columns.clause_start[rows], clause_count)
-    literal_count = columns.clause_literal_count[clause].astype(np.int64)
+    clause = expand_slices(first_clause, clause_count)
+    literal_first, literal_count = literal_ranges(columns, clause)
     operand_count = np.maximum(literal_count, 1)
     clause_end = np.cumsum(operand_count + 1)
     clause_first = np.concatenate((np.zeros(1, np.int64), clause_end))[np.cumsum(clause_count) - clause_count]
@@ -69,11 +72,9 @@ def compile_rows(catalogue: CatalogueReader, rows: I4) -> RowPrograms:
     code = np.zeros(int(start[-1]), np.int32)
     clause_at = clause_end - operand_count - 1 + np.repeat(start[:-1] - clause_first, clause_count)
     literal_at = expand_slices(clause_at, literal_count)
-    code[literal_at] = columns.literal[expand_slices(columns.clause_literal_start[clause], literal_count)]
-    program_at = expand_slices(start[:-1][is_program], program_size[is_program])
-    code[program_at] = columns.program[
-        expand_slices(columns.program_start[rows[is_program]], program_size[is_program])
-    ]
+    code[literal_at] = columns.literal[expand_slices(literal_first, literal_count)]
+    program_at = expand_slices(start[:-1][is_program], program_length)
+    code[program_at] = columns.literal[expand_slices(program_first, program_length)]
     from_catalogue = np.zeros(len(code), bool)
     from_catalogue[literal_at] = True
     from_catalogue[program_at] = code[program_at] >= 0
@@ -140,7 +141,7 @@ class _Part:
             kernel_input(programs.code, np.int32),
             kernel_input(programs.row, np.int32),
         )
-        self._removed_version = catalogue.columns.removed_version
+        self._columns = catalogue.columns
         self._alive: tuple[int, tuple[I8, I4, I4]] | None = None
         self._program_size_max = int(np.diff(programs.start).max(initial=1))
         self._predicate_count = len(programs.predicate_id) + 1
@@ -151,8 +152,7 @@ class _Part:
         One id that is updated all day leaves a dead row each time until the next generation; they must
         neither cost time nor count as matches.
         """
-        removed = self._removed_version[self._programs[2]]
-        dead = (removed > 0) & (removed <= version)
+        dead = is_removed(self._columns, self._programs[2], version)
         dead_count = int(np.count_nonzero(dead))
         if not dead_count:
             return self._programs

@@ -1,0 +1,133 @@
+"""Text id -> catalogue row, at about twelve bytes per subscription: the ids themselves stay in the catalogue.
+
+    segment: int64 words, each tag << 32 | row + 1, 0 where free; linear probing from tag's share of the size
+
+Many small segments grow one at a time, so that no insertion waits for millions of others to be moved. The
+tag is 31 bits of Python's own hash of the text, whose key is secret and differs per process, so nobody can
+make ids that collide; a word with an equal tag is compared with the catalogue's text. One thread.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+SEGMENT_BITS = 10
+TAG_BITS = 31
+WORDS_LEAST = 8
+SLACK_WORDS = 24  # behind the last home, so that probing never wraps; the last word is always free
+LOAD_MAX = 0.85
+GROWTH = 1.25
+_ROW_MASK = (1 << 32) - 1
+_SEGMENT_MASK = (1 << SEGMENT_BITS) - 1
+_TAG_MASK = (1 << TAG_BITS) - 1
+
+
+class IdIndex:
+    """The rows of live subscriptions by their text ids.
+
+    Parameters
+    ----------
+    id_of : callable
+        Gives the UTF-8 of a row's text id.
+    """
+
+    def __init__(self, id_of: Callable[[int], bytes]) -> None:
+        self._id_of = id_of
+        self._segments = [
+            array("q", bytes(8 * (WORDS_LEAST + SLACK_WORDS))) for _ in range(_SEGMENT_MASK + 1)
+        ]
+        self._counts = array("i", bytes(4 * (_SEGMENT_MASK + 1)))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(8 * len(segment) for segment in self._segments)
+
+    def find(self, text_id: str) -> int:
+        """Return the row of `text_id`; -1 when there is none."""
+        return self._locate(text_id)[2]
+
+    def add(self, text_id: str, row: int) -> None:
+        """Enter an id that is not there yet."""
+        hashed = hash(text_id)
+        number = hashed & _SEGMENT_MASK
+        tag = hashed >> SEGMENT_BITS & _TAG_MASK
+        segment = self._segments[number]
+        homes = len(segment) - SLACK_WORDS
+        if self._counts[number] >= LOAD_MAX * homes:
+            segment = self._grow(number)
+            homes = len(segment) - SLACK_WORDS
+        at = tag * homes >> TAG_BITS
+        while segment[at]:
+            at += 1
+        if at == len(segment) - 1:
+            self._grow(number)
+            self.add(text_id, row)
+            return
+        segment[at] = tag << 32 | row + 1
+        self._counts[number] += 1
+        self._count += 1
+
+    def move(self, text_id: str, row: int) -> None:
+        """Give an id that is there another row."""
+        number, at, _ = self._locate(text_id)
+        segment = self._segments[number]
+        segment[at] = segment[at] >> 32 << 32 | row + 1
+
+    def remove(self, text_id: str) -> int:
+        """Take an id that is there out; return its row."""
+        number, at, row = self._locate(text_id)
+        segment = self._segments[number]
+        homes = len(segment) - SLACK_WORDS
+        free = at
+        # Words behind move up unless that would put them before their home: nothing marks what was removed.
+        while word := segment[at := at + 1]:
+            if (word >> 32) * homes >> TAG_BITS <= free:
+                segment[free] = word
+                free = at
+        segment[free] = 0
+        self._counts[number] -= 1
+        self._count -= 1
+        return row
+
+    def _locate(self, text_id: str) -> tuple[int, int, int]:
+        """Return segment, place and row of an id; row -1 when it is not there."""
+        hashed = hash(text_id)
+        number = hashed & _SEGMENT_MASK
+        tag = hashed >> SEGMENT_BITS & _TAG_MASK
+        segment = self._segments[number]
+        at = tag * (len(segment) - SLACK_WORDS) >> TAG_BITS
+        while word := segment[at]:
+            if word >> 32 == tag:
+                row = (word & _ROW_MASK) - 1
+                if self._id_of(row) == text_id.encode():
+                    return number, at, row
+            at += 1
+        return number, at, -1
+
+    def _grow(self, number: int) -> array[int]:
+        old = np.frombuffer(self._segments[number], np.int64)
+        words = old[old != 0]
+        homes = max(int(len(old) * GROWTH) - SLACK_WORDS, WORDS_LEAST)
+        while (place := _places(words, homes)).max(initial=0) >= homes + SLACK_WORDS - 1:
+            homes = int(homes * GROWTH) + 1
+        grown = array("q", bytes(8 * (homes + SLACK_WORDS)))
+        np.frombuffer(grown, np.int64)[place] = words[np.argsort(words >> 32, kind="stable")]
+        self._segments[number] = grown
+        return grown
+
+
+def _places(words: npt.NDArray[np.int64], homes: int) -> npt.NDArray[np.int64]:
+    """Return where linear probing puts words that come in order of their tags."""
+    home = np.sort(words >> 32) * homes >> TAG_BITS
+    rank = np.arange(len(words))
+    placed: npt.NDArray[np.int64] = np.maximum.accumulate(home - rank) + rank
+    return placed

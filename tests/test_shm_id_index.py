@@ -1,0 +1,69 @@
+"""The index of text ids against a dictionary."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pubsub_cluster.shm import id_index
+from pubsub_cluster.shm.id_index import IdIndex
+
+IDS = st.sampled_from([f"id{number}" for number in range(60)] + ["", "é", "x" * 300])
+
+
+class IdIndexMachine(RuleBasedStateMachine):
+    """Adds, moves and removes ids; ids share tags and homes as often as the patched sizes make them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[bytes] = []
+        self.index = IdIndex(lambda row: self.ids[row])
+        self.expected: dict[str, int] = {}
+
+    @rule(text_id=IDS)
+    def add_or_move(self, text_id: str) -> None:
+        row = len(self.ids)
+        self.ids.append(text_id.encode())
+        if text_id in self.expected:
+            self.index.move(text_id, row)
+        else:
+            self.index.add(text_id, row)
+        self.expected[text_id] = row
+
+    @precondition(lambda self: self.expected)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        text_id = data.draw(st.sampled_from(sorted(self.expected)))
+        assert self.index.remove(text_id) == self.expected.pop(text_id)
+
+    @rule(text_id=IDS)
+    def find(self, text_id: str) -> None:
+        assert self.index.find(text_id) == self.expected.get(text_id, -1)
+
+    @invariant()
+    def all_are_found(self) -> None:
+        assert len(self.index) == len(self.expected)
+        assert {text_id: self.index.find(text_id) for text_id in self.expected} == self.expected
+
+
+@pytest.mark.parametrize("tag_mask", [id_index._TAG_MASK, 0b11 << 29, 0])
+def test_the_index_is_a_dictionary(tag_mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(id_index, "_TAG_MASK", tag_mask)
+    monkeypatch.setattr(id_index, "_SEGMENT_MASK", 1)
+    run = IdIndexMachine.TestCase
+    run.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
+    run().runTest()
+
+
+def test_many_ids_take_few_bytes() -> None:
+    ids = [f"subscription {number}".encode() for number in range(100_000)]
+    index = IdIndex(lambda row: ids[row])
+    for row, text_id in enumerate(ids):
+        index.add(text_id.decode(), row)
+    assert index.size_bytes < 15 * len(ids)
+    assert all(index.find(text_id.decode()) == row for row, text_id in enumerate(ids))
+    for text_id in ids:
+        index.remove(text_id.decode())
+    assert len(index) == 0 and index.find("subscription 7") == -1
