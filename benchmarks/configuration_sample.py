@@ -27,7 +27,7 @@ from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS
 from pubsub_cluster.tuner.greedy import Search
 from pubsub_cluster.tuner.predicates import number_predicates
 from pubsub_cluster.tuner.slices import choose_slices
-from pubsub_cluster.tuner.source import collect_source, gather, predicates_in_use, renumbered
+from pubsub_cluster.tuner.source import collect_source, gather, literal_uses, renumbered
 from pubsub_cluster.tuner.statistics import EventSample
 
 VERSION = 1
@@ -44,14 +44,17 @@ def problem_of(workload: Workload) -> Problem:
     for first in range(0, events.size, SAMPLE_BATCH):
         sample.add(events.slice(first, first + SAMPLE_BATCH).raw())
     source = collect_source(catalogue.columns, counts, VERSION)
-    used = predicates_in_use(source, counts.predicates)
+    use_count = literal_uses(source, counts.predicates)
+    used = np.flatnonzero(use_count).astype(np.int32)
     gathered = gather_predicates(catalogue.columns, used)
     spaces, tests = build_code_spaces(gathered)
-    predicates, own_number = number_predicates(spaces, tests, used)
-    number = np.zeros(counts.predicates, np.int32)
-    number[used] = own_number
     names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
     statistics = sample.statistics(spaces, names)
+    predicates, own_number = number_predicates(
+        spaces, tests, used, use_count[used], source.clause_count, statistics.label
+    )
+    number = np.zeros(counts.predicates, np.int32)
+    number[used] = own_number
     clauses = gather(source, slice(None))
     clauses = clauses._replace(literal=renumbered(clauses.literal, number))
     return make_problem(clauses, spaces, predicates, find_ways(spaces, predicates, statistics), statistics)

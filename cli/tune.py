@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 HISTORY_SHOWN = 8
 WAIT_S_MAX = 300.0
 POLL_S = 0.1
-UNITS = {"_us_per_task": " us", "_ms": " ms", "seconds": " s"}
+UNITS = {
+    "_us_per_task": " us",
+    "_ms": " ms",
+    "seconds": " s",
+    "_cost_per_event": " ns",
+    "_cost_of_slots": " ns",
+}
 WORDS = {
     "pending": "generation to come",
     "in_use": "batches under way in generation",
@@ -32,10 +38,27 @@ WORDS = {
     "version": "version of the catalogue",
     "largest_cluster": "subscriptions in the largest cluster",
     "programs": "stored as Boolean programs",
-    "expected_cost_per_event": "expected work per event",
+    "expected_cost_per_event": "expected cost per event",
+    "expected_cost_of_slots": "of it in slots",
+    "observed_cost_per_event": "observed cost per event",
+    "observed_cost_of_slots": "of it in slots, observed",
+    "observed_events": "events observed",
+    "table_count": "hash tables",
     "size_bytes": "size",
     "build_ms": "time to build",
     "write_ms": "time to write",
+}
+TABLES_SHOWN = 24
+TABLE_COLUMNS = {
+    "key": "key",
+    "form": "form",
+    "clauses": "clauses",
+    "clusters": "clusters",
+    "expected_cost": "expected ns",
+    "observed_cost": "observed ns",
+    "observed_probes": "probes",
+    "observed_places": "clusters met",
+    "observed_candidates": "candidates",
 }
 HISTORY_COLUMNS = {
     "generation": "generation",
@@ -153,17 +176,34 @@ def page(found: dict[str, Any]) -> str:
 
     found = dict(found)
     layout = dict(found.pop("layout", None) or {})
+    tables = layout.pop("tables", [])
     history = found.pop("history", [])[-HISTORY_SHOWN:]
     parts = [fields(_in_words(found))]
     if layout:
         layout.pop("generation", None)
         parts.append(f"  the layout\n{fields(_in_words(layout), '    ')}")
+    if tables:
+        names = [name for name in TABLE_COLUMNS if name == "key" or any(name in found for found in tables)]
+        rows = [[_table_cell(name, found) for name in names] for found in tables[:TABLES_SHOWN]]
+        title = "  its hash tables, the dearest first; per event"
+        if len(tables) > TABLES_SHOWN:
+            title += f" ({TABLES_SHOWN} of {len(tables)}; --json has them all)"
+        headers = [TABLE_COLUMNS[name] for name in names]
+        parts.append(f"{title}\n{table(headers, rows, '    ', terminal_width())}")
     if history:
         names = [name for name in HISTORY_COLUMNS if any(name in record for record in history)]
         rows = [[_cell(name, record.get(name)) for name in names] for record in history]
         headers = [HISTORY_COLUMNS[name] for name in names]
         parts.append(f"  generations so far\n{table(headers, rows, '    ', terminal_width())}")
     return "\n\n".join(parts)
+
+
+def _table_cell(name: str, found: dict[str, Any]) -> Any:
+    """Return a cell of the page of tables; a key is its attributes, with the number of slices of some."""
+    if name != "key":
+        return found.get(name)
+    parts = zip(found["attributes"], found["slices"], strict=True)
+    return ", ".join(f"{attribute}/{slices}" if slices else attribute for attribute, slices in parts)
 
 
 def _in_words(facts: dict[str, Any]) -> dict[str, Any]:

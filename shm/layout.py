@@ -26,7 +26,14 @@ from pubsub_cluster.shm.code_space import F8, I4, I8, U1, U8, CodeSpaces
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner
 
-LAYOUT_INFO = ("generation", "version", "cluster_entries_max", "program_size_max", *CatalogueCounts._fields)
+LAYOUT_INFO = (
+    "generation",
+    "version",
+    "cluster_entries_max",
+    "program_size_max",
+    "flag_count",
+    *CatalogueCounts._fields,
+)
 INFO_SIZE = 16
 
 ArrayT = TypeVar("ArrayT", bound=npt.NDArray[Any])
@@ -54,6 +61,9 @@ class LayoutView(NamedTuple):
     attribute_point: I4
     point_base: I8
     label_point: I4
+    flag_base: I8
+    flag_start: I4
+    flag_test: I4
     slice_start: I4
     slice_label: I4
     attribute_table: I4
@@ -101,8 +111,8 @@ class LayoutView(NamedTuple):
 
     @property
     def flag_count(self) -> int:
-        """Predicates with a flag: points and bits."""
-        return int(self.attribute_point[-1]) + len(self.bit_catalogue)
+        """Predicates with a flag: points, bits and chosen tests."""
+        return self._info("flag_count")
 
     @property
     def counts(self) -> CatalogueCounts:
@@ -141,11 +151,16 @@ def freeze_layout(arrays: LayoutArrays) -> LayoutArrays:
 
 
 def layout_info(
-    generation: int, version: int, counts: CatalogueCounts, cluster_entries_max: int, program_size_max: int
+    generation: int,
+    version: int,
+    counts: CatalogueCounts,
+    cluster_entries_max: int,
+    program_size_max: int,
+    flag_count: int,
 ) -> I8:
     """Return the column `info`."""
     info = np.zeros(INFO_SIZE, np.int64)
-    values = (generation, version, cluster_entries_max, program_size_max, *counts)
+    values = (generation, version, cluster_entries_max, program_size_max, flag_count, *counts)
     info[: len(values)] = values
     return info
 
@@ -156,7 +171,7 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
     none1, none4 = np.zeros(0, np.uint8), np.zeros(0, np.int32)
     none8, none_f = np.zeros(0, np.int64), np.zeros(0, np.float64)
     columns = LayoutView(
-        info=layout_info(generation, 0, CatalogueCounts(*([0] * len(CatalogueCounts._fields))), 0, 0),
+        info=layout_info(generation, 0, CatalogueCounts(*([0] * len(CatalogueCounts._fields))), 0, 0, 0),
         attribute_catalogue=none4,
         number_start=start4,
         number_whole=none8,
@@ -175,6 +190,9 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
         attribute_point=start4,
         point_base=none8,
         label_point=none4,
+        flag_base=none8,
+        flag_start=start4,
+        flag_test=none4,
         slice_start=start4,
         slice_label=none4,
         attribute_table=start4,
@@ -217,6 +235,8 @@ def layout_lengths(arrays: LayoutArrays) -> dict[str, int]:
         "bits": len(arrays.bit_catalogue),
         "slots": len(arrays.access_start) - 1,
         "point_labels": len(arrays.label_point),
+        "flag_labels": len(arrays.flag_start) - 1,
+        "flag_tests": len(arrays.flag_test),
         "slices": len(arrays.slice_label),
         "tables": len(arrays.table_mode),
         "parts": len(arrays.part_code),

@@ -73,17 +73,19 @@ def find_ways(spaces: CodeSpaces, predicates: Predicates, statistics: LabelStati
     slot_start = np.zeros(count + 1, np.int64)
     np.cumsum(width, out=slot_start[1:])
     slot = np.zeros(int(slot_start[-1]), np.int64)
-    single = np.where(is_bit, np.arange(count), predicates.flag_count + attribute)
+    single = np.where(is_bit, np.arange(count), predicates.slotted_count + attribute)
     single[is_label] = predicates.point_at(attribute[is_label], lo[is_label])
     slot[slot_start[:-1]] = single
     slot[np.repeat(predicates.is_set, width)] = member
 
     narrow = is_bit | is_label | predicates.is_set
     cost = np.where(narrow, probability, np.append(statistics.present, 1.0)[attribute])
-    slot_probability = np.concatenate((probability[: predicates.flag_count], statistics.present, np.ones(1)))
+    slot_probability = np.concatenate(
+        (probability[: predicates.slotted_count], statistics.present, np.ones(1))
+    )
     numbers = np.arange(attribute_count, dtype=np.int32)
     slot_attribute = np.concatenate(
-        (attribute[: predicates.flag_count].astype(np.int32), numbers, np.full(1, -1, np.int32))
+        (attribute[: predicates.slotted_count].astype(np.int32), numbers, np.full(1, -1, np.int32))
     )
     return Ways(
         probability,

@@ -36,7 +36,7 @@ from pubsub_cluster.tuner.source import (
     Source,
     collect_source,
     gather,
-    predicates_in_use,
+    literal_uses,
     renumbered,
 )
 from pubsub_cluster.tuner.statistics import EventSample, LabelStatistics
@@ -116,14 +116,17 @@ def build_layout(
         Read-only arrays in private memory.
     """
     source = collect_source(catalogue.columns, counts, version)
-    used = predicates_in_use(source, counts.predicates)
+    use_count = literal_uses(source, counts.predicates)
+    used = np.flatnonzero(use_count).astype(np.int32)
     gathered = gather_predicates(catalogue.columns, used)
     spaces, tests = build_code_spaces(gathered)
-    predicates, own_number = number_predicates(spaces, tests, used)
-    number = np.zeros(counts.predicates, np.int32)
-    number[used] = own_number
     names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
     statistics = (sample or EventSample()).statistics(spaces, names)
+    predicates, own_number = number_predicates(
+        spaces, tests, used, use_count[used], source.clause_count, statistics.label
+    )
+    number = np.zeros(counts.predicates, np.int32)
+    number[used] = own_number
     ways = find_ways(spaces, predicates, statistics)
     work = _Work(
         source,
@@ -140,7 +143,7 @@ def build_layout(
         )
     check_configuration(configuration, np.diff(spaces.label_start))
     indexed = _index(work, configuration, partition_count)
-    bits = predicates.catalogue[predicates.point_count : predicates.flag_count]
+    bits = predicates.catalogue[predicates.point_count : predicates.slotted_count]
     return freeze_layout(
         LayoutArrays(
             info=layout_info(
@@ -149,6 +152,7 @@ def build_layout(
                 counts,
                 indexed.entry_count_max,
                 int(np.diff(source.program_start).max(initial=0)),
+                predicates.flag_count,
             ),
             attribute_catalogue=gathered.attribute_id,
             **spaces._asdict(),
@@ -161,6 +165,9 @@ def build_layout(
             attribute_point=predicates.attribute_point,
             point_base=predicates.point_base,
             label_point=predicates.label_point,
+            flag_base=predicates.flag_lists.base,
+            flag_start=predicates.flag_lists.start,
+            flag_test=predicates.flag_lists.test,
             program_start=source.program_start.astype(np.int32),
             program_code=work.program_code,
             program_row=source.program_row.astype(np.int32),

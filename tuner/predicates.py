@@ -1,8 +1,9 @@
 """The layout's predicates: their numbers, their flags, and in which sort of column a literal goes.
 
-*Points* (one label) come first, by attribute and label; then bits; then all others, by attribute and
-interval. The members of small sets are points too, so that the set can be found under each of them; a point
-that no catalogue predicate stands for has the catalogue number -1.
+*Points* (one label) come first, by attribute and label; then bits; then other tests with a flag
+(`tuner.flags`); then all others, by attribute and interval. The members of small sets are points too, so
+that the set can be found under each of them; a point that no catalogue predicate stands for has the
+catalogue number -1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm.code_space import (
+    F8,
     FALSE_LABEL,
     I4,
     I8,
@@ -21,6 +23,7 @@ from pubsub_cluster.shm.code_space import (
     LabelTests,
     expand_slices,
 )
+from pubsub_cluster.tuner.flags import FlagLists, choose_flagged, list_flags
 
 SPREAD_MAX = 32
 """A set of up to this many members is registered under each of them."""
@@ -49,6 +52,10 @@ class Predicates(NamedTuple):
     label_point : int32[]
         Point of each label of the attributes that have points.
     bit_count : int
+    flagged_count : int
+        Further tests with a flag.
+    flag_lists : FlagLists
+        Under which labels those hold.
     is_set : bool[P]
         A small set, registered under each of its members.
     is_exists, is_impossible : bool[P]
@@ -67,6 +74,8 @@ class Predicates(NamedTuple):
     point_base: I8
     label_point: I4
     bit_count: int
+    flagged_count: int
+    flag_lists: FlagLists
     is_set: Bools
     is_exists: Bools
     is_impossible: Bools
@@ -80,9 +89,14 @@ class Predicates(NamedTuple):
         return int(self.attribute_point[-1])
 
     @property
-    def flag_count(self) -> int:
-        """Points and bits: those with a flag."""
+    def slotted_count(self) -> int:
+        """Points and bits: those with a slot of their own."""
         return self.point_count + self.bit_count
+
+    @property
+    def flag_count(self) -> int:
+        """Those with a flag."""
+        return self.slotted_count + self.flagged_count
 
     def point_at(self, attribute: I8, label: I8) -> I8:
         """Return the points of labels, which exist."""
@@ -97,7 +111,9 @@ class Predicates(NamedTuple):
         return self.point_at(np.repeat(self.attribute[sets], count), label), count
 
 
-def number_predicates(spaces: CodeSpaces, tests: LabelTests, catalogue: I4) -> tuple[Predicates, I4]:
+def number_predicates(
+    spaces: CodeSpaces, tests: LabelTests, catalogue: I4, use_count: I8, clause_count: int, label: F8
+) -> tuple[Predicates, I4]:
     """Number the predicates of `tests`.
 
     Parameters
@@ -106,6 +122,11 @@ def number_predicates(spaces: CodeSpaces, tests: LabelTests, catalogue: I4) -> t
     tests : LabelTests
     catalogue : int32[p]
         Catalogue predicate of each test.
+    use_count : int64[p]
+        Literals of each test over all clauses.
+    clause_count : int
+    label : float64[L]
+        Probability of each label slot.
 
     Returns
     -------
@@ -118,7 +139,9 @@ def number_predicates(spaces: CodeSpaces, tests: LabelTests, catalogue: I4) -> t
     test = np.concatenate((own, extra))
     attribute, lo, hi, reference = test.astype(np.int64).T
     is_point = _first_points(attribute, lo, hi, reference)
-    sort = np.where(is_point, 0, np.where(attribute < 0, 1, 2))
+    uses = np.concatenate((use_count, np.zeros(len(extra), np.int64)))
+    is_flagged = choose_flagged(test, tests, ~is_point & (attribute >= 0), uses, clause_count, spaces, label)
+    sort = np.where(is_point, 0, np.where(attribute < 0, 1, np.where(is_flagged, 2, 3)))
     order = np.lexsort((hi, lo, attribute, sort))
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
@@ -145,8 +168,9 @@ def number_predicates(spaces: CodeSpaces, tests: LabelTests, catalogue: I4) -> t
     intervals = np.flatnonzero((np.arange(len(test)) >= point_count) & ~is_bit & (reference < 0))
     is_many = np.bincount(attribute[intervals], minlength=attribute_count) >= INLINE_MIN
     column[intervals[is_many[attribute[intervals]]]] = INTERVAL_COLUMN
-    bit_count = len(tests.bit_predicate)
-    column[: point_count + bit_count] = FLAG_COLUMN
+    bit_count, flagged_count = len(tests.bit_predicate), int(np.count_nonzero(is_flagged))
+    flagged_stop = point_count + bit_count + flagged_count
+    column[:flagged_stop] = FLAG_COLUMN
     predicates = Predicates(
         test,
         known,
@@ -158,6 +182,8 @@ def number_predicates(spaces: CodeSpaces, tests: LabelTests, catalogue: I4) -> t
         point_base.astype(np.int64),
         label_point,
         bit_count,
+        flagged_count,
+        list_flags(test, tests, point_count + bit_count, flagged_stop, spaces),
         _small_sets(reference, tests),
         is_exists,
         ~is_bit & (lo > hi),

@@ -58,6 +58,7 @@ def _describe(layout: LayoutView, table: int, attribute_name: Callable[[int], st
     )
     slice_count = np.diff(layout.slice_start)
     return {
+        "table": table,
         "attributes": [attribute_name(int(layout.attribute_catalogue[code >> 1])) for code in codes],
         "slices": [int(slice_count[code >> 1]) if code & 1 == BY_CELL else BY_LABEL for code in codes],
         "form": "direct" if mode & TABLE_DIRECT else "mixed hash" if mode & TABLE_INEXACT else "hash",

@@ -113,13 +113,13 @@ def _ascend(handle: Any, rows: I4) -> bool:
     return all(bool((block[1:] >= block[:-1]).all()) for block in blocks)
 
 
-def predicates_in_use(source: Source, predicate_count: int) -> I4:
-    """Return the catalogue predicates that some live row has, ascending."""
-    used = np.zeros(predicate_count, bool)
+def literal_uses(source: Source, predicate_count: int) -> I8:
+    """Return how many literals each catalogue predicate has in live rows, programs included."""
+    uses = np.bincount(source.program_code[source.program_code >= 0] >> 1, minlength=predicate_count)
     for first in range(0, source.clause_count, BLOCK_CLAUSES):
-        used[gather(source, slice(first, first + BLOCK_CLAUSES)).literal >> 1] = True
-    used[source.program_code[source.program_code >= 0] >> 1] = True
-    return np.flatnonzero(used).astype(np.int32)
+        literal = gather(source, slice(first, first + BLOCK_CLAUSES)).literal
+        uses += np.bincount(literal >> 1, minlength=predicate_count)
+    return uses.astype(np.int64)
 
 
 def gather(source: Source, picked: Any) -> Clauses:

@@ -12,6 +12,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 Counts: TypeAlias = tuple[int, ...]
+AttributeLookup: TypeAlias = tuple[str, str, int, str, int]
+"""An attribute's name; how its numbers are looked up (``search``, ``direct``, ``hash``), how many constants;
+the same for its texts."""
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
@@ -78,9 +81,10 @@ class Shutdown(msgspec.Struct, tag="shutdown", frozen=True):
 
 
 class LayoutAttached(msgspec.Struct, tag="attached", frozen=True):
-    """Worker: generation mapped and ready for tasks."""
+    """Worker: generation mapped and ready for tasks; how it looks the attributes' values up."""
 
     generation: int
+    lookups: list[AttributeLookup] = []
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -104,6 +108,14 @@ class Page(msgspec.Struct, tag="page", frozen=True):
     delta_us: int
 
 
+class Observed(msgspec.Struct, tag="observed", frozen=True):
+    """Worker: what matching a few events took: probes, clusters met, candidates of each table, then of slots."""
+
+    generation: int
+    event_count: int
+    work: list[int]
+
+
 class TaskFailed(msgspec.Struct, tag="failed", frozen=True):
     """Worker: the whole batch cannot be answered; the error says why."""
 
@@ -116,7 +128,7 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True):
 
 
 ToWorker: TypeAlias = Setup | AttachLayout | DropLayout | Task | Continue | Forget | Shutdown
-FromWorker: TypeAlias = Hello | Ready | LayoutAttached | Page | TaskFailed | Heartbeat
+FromWorker: TypeAlias = Hello | Ready | LayoutAttached | Page | Observed | TaskFailed | Heartbeat
 
 encode = msgspec.msgpack.encode
 decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode

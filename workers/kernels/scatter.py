@@ -118,6 +118,18 @@ def scatter_runs(
 
 
 @leaf
+def flag_tests(event: Any, pair: Any, flags: Any, entries: Any, flag_pair: Any) -> None:
+    """Write `pair` to the flags of the tests, other than points and bits, that hold for an event."""
+    entry_start, entry_attribute, entry_label = entries
+    for entry in range(entry_start[event], entry_start[event + 1]):
+        base = flags.flag_base[Index(entry_attribute[Index(entry)])]
+        if base >= 0:
+            at = base + entry_label[Index(entry)]
+            for number in range(flags.flag_start[Index(at)], flags.flag_start[Index(at + 1)]):
+                flag_pair[Index(flags.flag_test[Index(number)])] = pair
+
+
+@leaf
 def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     """Write labels, digits and flags of one event into scratch."""
     points, slices = tables.points, tables.slices
@@ -143,6 +155,8 @@ def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     bit_base = points.attribute_point[points.attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
         flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
+    if tables.flags.flag_test.shape[0] > 0:
+        flag_tests(event, np.uint16(PAIR_HOLDS), tables.flags, (entry_start, entry_attribute, entry_label), flag_pair)
 
 
 @leaf
@@ -165,6 +179,9 @@ def clear(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     bit_base = attribute_point[attribute_point.shape[0] - 1]
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
         flag_pair[bit_base + events.bit[at]] = PAIR_FAILS
+    if tables.flags.flag_test.shape[0] > 0:
+        entries = events.entry_start, events.entry_attribute, events.entry_label
+        flag_tests(event, np.uint16(PAIR_FAILS), tables.flags, entries, flag_pair)
 
 
 @leaf

@@ -40,6 +40,14 @@ class Points(NamedTuple):
     attribute_point: Any  # int32[A+1]: first point predicate
 
 
+class FlagLists(NamedTuple):
+    """Labels to the flags, other than those of points, of the predicates that they make hold."""
+
+    flag_base: Any  # int64[A]: first item in flag_start, -1 for none
+    flag_start: Any  # int32[n+1]
+    flag_test: Any  # int32[]: predicates
+
+
 class Slices(NamedTuple):
     """Labels to cells."""
 
@@ -95,6 +103,7 @@ class MatchTables(NamedTuple):
     """What the kernel reads of a layout and of this worker's share; columns as in `shm.layout.LayoutView`."""
 
     points: Any  # Points
+    flags: Any  # FlagLists
     slices: Any  # Slices
     attribute_table: Any  # int32[A+1]: first table that hangs off the attribute
     parts: Any  # Parts
@@ -109,6 +118,7 @@ class MatchTables(NamedTuple):
 
 TABLE_GROUPS: dict[str, Any] = {
     "points": Points,
+    "flags": FlagLists,
     "slices": Slices,
     "parts": Parts,
     "areas": Areas,
