@@ -22,7 +22,7 @@ from pubsub_cluster.shm.catalogue_store import CAPACITY_PER_ROW
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.statistics import EventSample
-from pubsub_cluster.workers.engine import MatchEngine
+from pubsub_cluster.workers.engine import MatchEngine, Observation
 
 SAMPLE_EVENTS = 2_048
 SAMPLE_BATCH = 128
@@ -114,6 +114,10 @@ class KernelRun:
         twin = KernelRun.__new__(KernelRun)
         twin.__dict__ = {**self.__dict__, "_prefetch": False}
         return twin
+
+    def observe(self) -> Observation:
+        """Return what the first batch takes."""
+        return self._base.observe(self.batches[0], self.batches[0].event_count)
 
     def run(self) -> I8:
         """Match all batches; return the matches of each event."""

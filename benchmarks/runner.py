@@ -133,7 +133,7 @@ def run_workload(
     begin = time.perf_counter()
     counts, checked = checked_counts(workload, rules, events, kernel)
     note(f"{checked} events checked by brute force in {time.perf_counter() - begin:.1f} s")
-    work = work_per_event(loaded.layout, kernel.batches[0])
+    work = work_per_event(kernel.observe())
     lines = lines_per_event(work)
     runs: dict[str, Run] = {
         KERNEL: kernel,

@@ -28,6 +28,7 @@ from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
+from pubsub_cluster.coordinator.observations import LayoutReports
 from pubsub_cluster.coordinator.publishing import PublishDesk
 from pubsub_cluster.coordinator.queries import answer_query
 from pubsub_cluster.coordinator.registry import Registry
@@ -98,6 +99,7 @@ class Coordinator:
         self.config = config = with_stored_schema(self.config, self.store)
         self.registry = Registry(resources.catalogue, config.schema, config.limits)
         self.scheduler = Scheduler(config.shards, config.replicas, config.task_timeout_s)
+        self.layouts = LayoutReports()
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
         self.window = ReplyWindow()
         self.frontend = Frontend(resources.client_endpoint, config.limits)
@@ -238,12 +240,16 @@ class Coordinator:
                 self.backend.pinned[worker_idx] = message.pinned_cpu
                 self._tell_ready()
                 return instructions
-            case worker_wire.LayoutAttached(generation):
+            case worker_wire.LayoutAttached(generation, lookups):
+                self.layouts.attached(generation, lookups)
                 return self.scheduler.layout_attached(worker_idx, generation, now_s)
             case worker_wire.Page():
                 return self._on_page(worker_idx, message, now_s)
             case worker_wire.TaskFailed(task_id, error):
                 return self.scheduler.task_failed(worker_idx, task_id, error_from_dict(error), now_s)
+            case worker_wire.Observed():
+                self.layouts.observed(self.scheduler.workers[worker_idx].shard_idx, message)
+                return []
             case worker_wire.Heartbeat():
                 return []
 

@@ -81,6 +81,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
             "building": coordinator.tuner.building.generation if coordinator.tuner.building else None,
             "sampled_events": coordinator.tuner.policy.sample_count,
         },
+        "encoder": coordinator.layouts.encoder(),
         "segments": _segment_sizes(coordinator),
     }
 
@@ -111,7 +112,7 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
         "delta_us_per_task": round(policy.delta_us, 1),
         "sampled_events": policy.sample_count,
         "partitions_per_shard": {str(shard): count for shard, count in sorted(shard_cost.items())},
-        "layout": coordinator.tuner.summary,
+        "layout": coordinator.layouts.priced(coordinator.tuner.summary),
         "history": coordinator.tuner.history,
     }
 

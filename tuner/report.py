@@ -28,7 +28,9 @@ def summarise(layout: LayoutView, attribute_name: Callable[[int], str]) -> dict[
         "subscriptions": len(layout.row_catalogue),
         "predicates": len(layout.predicate_test) // 4,
         "attributes": len(layout.attribute_catalogue),
-        "clusters": len(layout.cluster_partition),
+        "clusters": len(layout.cluster_partition)
+        + int(np.count_nonzero(layout.table_direct != NO_POSITION))
+        + int(np.count_nonzero(layout.table_hash[1::2] != NO_POSITION)),
         "largest_cluster": layout.cluster_entries_max,
         "programs": len(layout.program_row),
         "text_predicates": len(layout.bit_catalogue),

@@ -21,7 +21,7 @@ from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.flat_batch import FlatBatch
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import encode
-from pubsub_cluster.workers.lookups import build_lookup
+from pubsub_cluster.workers.lookups import build_lookup, choices_of
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
 
@@ -76,6 +76,10 @@ class Encoder:
         self._text_bits = text_bits
         self.lookup = build_lookup(spaces, test)
         self._numbers = _NameNumbers(self._names)
+
+    def lookups(self) -> list[tuple[str, str, int, str, int]]:
+        """Return how the values of each attribute are looked up, with its name."""
+        return [(name, *choice) for name, choice in zip(self._names, choices_of(self.lookup), strict=True)]
 
     def encode_batch(self, batch: EventBatch) -> EncodedBatch:
         """Encode all events of a batch, from whatever form it has; refused ones come out empty."""

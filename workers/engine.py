@@ -19,6 +19,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.shm.blob import TABLE_DIRECT
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, empty_layout, frozen
@@ -28,6 +29,7 @@ from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import delta as delta_kernels
 from pubsub_cluster.workers.kernels import match as match_kernels
+from pubsub_cluster.workers.kernels import observe as observe_kernels
 from pubsub_cluster.workers.kernels._jit import OK
 from pubsub_cluster.workers.kernels.tables import (
     CURSOR_SIZE,
@@ -70,6 +72,20 @@ class MatchResult(NamedTuple):
     delta_us: int = 0
 
 
+class Observation(NamedTuple):
+    """What matching some events takes.
+
+    Attributes
+    ----------
+    event_count : int
+    work : int64[T + 1, 3]
+        Keys probed, clusters met and candidates in them, of each table, then of the slots.
+    """
+
+    event_count: int
+    work: I8
+
+
 def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
     """Return what the kernel reads of a layout."""
     groups = {
@@ -102,7 +118,7 @@ def match_scratch(layout: LayoutView) -> Scratch:
         ),
         cursor=np.zeros(CURSOR_SIZE, np.int64),
         key=np.zeros(PENDING_MAX, np.int64),
-        probes=Probes(*pending[:3], np.zeros(PENDING_MAX, np.int32), pending[3]),
+        probes=Probes(pending[0], pending[1], pending[2], np.zeros(PENDING_MAX, np.int32), pending[3]),
         places=Places(*pending[4:]),
         survivor=np.zeros(layout.cluster_entries_max, np.int32),
         row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
@@ -120,6 +136,9 @@ class _Base:
         names = [catalogue.attribute_name(int(i)) for i in layout.attribute_catalogue]
         self._encoder = Encoder(layout.spaces, names, bits, layout.predicate_test)
         self._tables = match_tables(layout, partition_mine)
+        direct = np.flatnonzero(layout.table_mode & TABLE_DIRECT)
+        direct = direct[np.argsort(layout.table_area[direct], kind="stable")]
+        self._direct = frozen(layout.table_area[direct]), frozen(direct.astype(np.int32))
         self._all_mine = bool(partition_mine.all())
         self._scratch = match_scratch(layout)
         self._entries_max = ENTRIES_MIN
@@ -136,12 +155,7 @@ class _Base:
         """Return (start int64[n+1], layout row int32[]), read-only; valid until the next call."""
         start = np.zeros(encoded.event_count + 1, np.int64)
         events = EventTables(*encoded[1:])
-        entries_max = int(np.diff(encoded.entry_start).max(initial=0))
-        if entries_max > self._entries_max:
-            self._entries_max = 2 * entries_max
-            options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
-            digits = self._scratch.digits._replace(option_digit=options)
-            self._scratch = self._scratch._replace(digits=digits)
+        self._make_room(encoded)
         event = 0
         while True:
             status, event = match_kernels.match_events(
@@ -161,6 +175,30 @@ class _Base:
             if len(self._out) > rows_max:
                 raise too_many_matches(len(self._out), rows_max)
             self._out = np.concatenate((self._out, np.empty_like(self._out)))
+
+    def observe(self, encoded: EncodedBatch, event_count: int) -> Observation:
+        """Count what matching the first events takes."""
+        self._make_room(encoded)
+        work = np.zeros((len(self.layout.table_mode) + 1, observe_kernels.KINDS), np.int64)
+        stop = min(event_count, encoded.event_count)
+        events = EventTables(*encoded[1:])
+        observe_kernels.observe_events(
+            self._tables, events, self._scratch, stop, self._all_mine, self._direct, work
+        )
+        return Observation(stop, work)
+
+    def lookups(self) -> list[tuple[str, str, int, str, int]]:
+        """Return how the values of each attribute are looked up, for reports."""
+        return self._encoder.lookups()
+
+    def _make_room(self, encoded: EncodedBatch) -> None:
+        """Make sure that the options of the widest event fit."""
+        entries_max = int(np.diff(encoded.entry_start).max(initial=0))
+        if entries_max > self._entries_max:
+            self._entries_max = 2 * entries_max
+            options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
+            digits = self._scratch.digits._replace(option_digit=options)
+            self._scratch = self._scratch._replace(digits=digits)
 
 
 class _Generation(NamedTuple):
@@ -285,13 +323,33 @@ class MatchEngine:
             raise too_many_matches(total, limit)
         return self._merge(found, base.layout.row_catalogue, pairs, batch.event_count, delta_us)
 
+    def observe(self, batch: EventBatch, generation: int, event_count: int) -> Observation:
+        """Count what matching the first events of a batch takes in an attached layout.
+
+        Parameters
+        ----------
+        batch : EventBatch
+            As for `match_batch`.
+        generation : int
+        event_count : int
+            Events to look at, at most.
+        """
+        base = self._generations[generation].base
+        return base.observe(base.encode(batch), event_count)
+
+    def lookups(self, generation: int) -> list[tuple[str, str, int, str, int]]:
+        """Return how values find their labels in an attached layout: see `messages.AttributeLookup`."""
+        return self._generations[generation].base.lookups()
+
     def warm_up(self) -> None:
         """Compile or load every kernel that `match` will call, for the array types that it will see."""
         layout = empty_layout()
         raw = warm_up_encoder(layout.spaces)
         batch = EventBatch.of_raw(raw, self._names)
         base = _Base(self._catalogue, layout, np.ones(1, np.uint8))
-        found = base.match(base.encode(batch), 1)
+        encoded = base.encode(batch)
+        base.observe(encoded, 1)
+        found = base.match(encoded, 1)
         DeltaIndex(self._catalogue, 0, self._limits).warm_up(batch)
         none = frozen(np.zeros(0, np.int32))
         self._merge(found, layout.row_catalogue, (none, none), raw.event_count, 0)

@@ -19,6 +19,7 @@ from pubsub_cluster.shm.layout import attach_layout
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.workers import messages as wire
+from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.engine import MatchEngine, MatchResult
 from pubsub_cluster.workers.process import HEARTBEAT_S, PageSpan, cut_pages, error_body, now_us
 from pubsub_cluster.workers.state import (
@@ -33,6 +34,9 @@ from pubsub_cluster.workers.state import (
     WritePage,
 )
 
+LOOKUPS_TOLD_MAX = 256
+OBSERVE_INTERVAL_US = 1_000_000
+OBSERVED_EVENTS = 16
 log = logging.getLogger("pubsub_cluster.worker")
 
 
@@ -67,6 +71,7 @@ class WorkerLoop:
         self._machine = WorkerMachine()
         self._answers: dict[int, Answer] = {}
         self._running = True
+        self._observe_at_us = 0
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -90,7 +95,8 @@ class WorkerLoop:
                 mine = np.frombuffer(message.partition_mine, np.uint8)
                 counts = CatalogueCounts(*message.base_counts)
                 self._engine.attach_layout(message.generation, layout, counts, mine)
-                self._say(wire.LayoutAttached(message.generation))
+                lookups = self._engine.lookups(message.generation)[:LOOKUPS_TOLD_MAX]
+                self._say(wire.LayoutAttached(message.generation, lookups))
             case UnmapLayout(generation):
                 self._engine.drop_layout(generation)
             case Match(task):
@@ -152,6 +158,14 @@ class WorkerLoop:
         self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
         for action in self._machine.matched(task.task_id, len(pages)):
             self._do(action)
+        if matched_us >= self._observe_at_us and task.generation:
+            self._observe_at_us = matched_us + OBSERVE_INTERVAL_US
+            self._observe(batch, task.generation)
+
+    def _observe(self, batch: EventBatch, generation: int) -> None:
+        """Tell what a few events of a batch took; its answer is on its way already."""
+        seen = self._engine.observe(batch, generation, OBSERVED_EVENTS)
+        self._say(wire.Observed(generation, seen.event_count, seen.work.reshape(-1).tolist()))
 
     def _write_page(self, action: WritePage) -> None:
         answer = self._answers[action.task_id]

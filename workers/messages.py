@@ -109,7 +109,10 @@ class Page(msgspec.Struct, tag="page", frozen=True):
 
 
 class Observed(msgspec.Struct, tag="observed", frozen=True):
-    """Worker: what matching a few events took: probes, clusters met, candidates of each table, then of slots."""
+    """Worker: what matching a few events took.
+
+    `work` has probes, clusters met and candidates of each table, then those of the slots.
+    """
 
     generation: int
     event_count: int

@@ -11,62 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
-from pubsub_cluster.shm.layout import LayoutView
-from pubsub_cluster.workers.encoder import EncodedBatch
-from pubsub_cluster.workers.engine import match_scratch, match_tables
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
-from pubsub_cluster.workers.kernels.check import check_section
+from pubsub_cluster.workers.engine import Observation
+from pubsub_cluster.workers.kernels._jit import kernel
+from pubsub_cluster.workers.kernels.observe import CANDIDATES, PLACES, PROBES
 from pubsub_cluster.workers.kernels.prefetch import prefetch
-from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, EventTables
 
 LINES_AHEAD = 256  # one event's lines are asked for together, at most so many
-
-
-@kernel
-def count_work(tables: Any, events: Any, scratch: Any, all_mine: Any, out: Any) -> None:
-    """Add up over events: probed keys of tables, places of the blob, candidates (entries of sections)."""
-    how = True, all_mine
-    given = tables.tests, scratch.facts, events.entry_label
-    for event in range(events.entry_start.shape[0] - 1):
-        scatter(event, tables, events, scratch)
-        for at in range(CURSOR_SIZE):
-            scratch.cursor[at] = 0
-        scratch.cursor[CURSOR_ENTRY] = events.entry_start[event]
-        tables_done = False
-        done = False
-        while not done:
-            pending = np.int64(0)
-            if not tables_done:
-                direct, hashed, tables_done = collect_probes(event, tables, events, scratch, how)
-                out[0] += direct + hashed
-                pending = resolve_probes(
-                    (direct, hashed), tables.areas, tables.blob, scratch.probes, scratch.places, True
-                )
-                out[1] += pending
-            if tables_done:
-                before = pending
-                pending, done = collect_slots(event, pending, tables, events, scratch, how)
-                out[2] += pending - before
-            for number in range(pending):
-                start = scratch.places.blob_at[number]
-                out[3] += candidates_at(start, tables.blob, given, scratch.survivor)
-        clear(event, tables, events, scratch)
-
-
-@leaf
-def candidates_at(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
-    """Return the entries of a place of the blob, over all its sections."""
-    total = 0
-    while True:
-        head = blob[start]
-        _, targets = check_section(start, blob, given, survivor)
-        total += head & ENTRY_MASK
-        if (head & HEAD_MORE) == 0:
-            return total
-        start = targets + (head & ENTRY_MASK)
 
 
 @kernel
@@ -81,17 +31,15 @@ def read_lines(memory: Any, lines: Any, per_event: Any) -> Any:
     return total
 
 
-def work_per_event(layout: LayoutView, batch: EncodedBatch) -> dict[str, float]:
+def work_per_event(observed: Observation) -> dict[str, float]:
     """Return probed keys, table places, slot clusters and candidates per event."""
-    tables = match_tables(layout, np.ones(len(layout.partition_cost), np.uint8))
-    entries_max = int(np.diff(batch.entry_start).max(initial=1))
-    scratch = match_scratch(layout)
-    options = np.zeros(16 * max(entries_max, 64), np.int32)
-    scratch = scratch._replace(digits=scratch.digits._replace(option_digit=options))
-    out = np.zeros(4, np.int64)
-    count_work(tables, EventTables(*batch[1:]), scratch, True, out)
-    names = ("probes", "places", "slot_clusters", "candidates")
-    return {name: float(value) / batch.event_count for name, value in zip(names, out, strict=True)}
+    work = observed.work / max(observed.event_count, 1)
+    return {
+        "probes": float(work[:-1, PROBES].sum()),
+        "places": float(work[:-1, PLACES].sum()),
+        "slot_clusters": float(work[-1, PLACES]),
+        "candidates": float(work[:, CANDIDATES].sum()),
+    }
 
 
 def lines_per_event(work: dict[str, float]) -> float:

@@ -105,5 +105,6 @@ def leaf(function: F) -> F:
     An array is passed as seven words to a function that is not inlined: far dearer than most leaves. Python
     cannot call a leaf: the code for that, which nobody would run, takes as long to compile as the leaf.
     """
-    compiled: Any = numba.njit(**_OPTIONS, forceinline=True, no_cpython_wrapper=True)(function)
+    options: dict[str, Any] = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True}
+    compiled: Any = numba.njit(**options)(function)
     return cast(F, compiled)

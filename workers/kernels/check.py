@@ -215,8 +215,8 @@ def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
         at += 3
     if (head & HEAD_LABELS) != 0:
         at += 1 + blob[at]
-    count = np.int64(0)
-    done = np.int64(0)
+    count: Any = np.int64(0)
+    done: Any = np.int64(0)
     columns_at = at
     if (head & HEAD_RUNS) != 0:
         run_count = blob[at]

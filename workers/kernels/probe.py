@@ -42,7 +42,7 @@ partition_of = leaf(blob.partition_of)
 @leaf
 def combination_count(table: Any, parts: Any, digits: Any) -> Any:
     """Return how many keys of a table an event has, at most `COMBINATIONS_MAX`."""
-    total = np.int64(1)
+    total: Any = np.int64(1)
     for part in range(parts.table_part[table], parts.table_part[table + 1]):
         total = min(total * option_count_of(parts.part_code[part], digits), COMBINATIONS_MAX)
     return total

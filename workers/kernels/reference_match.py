@@ -49,11 +49,7 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     event_count = len(events.entry_start) - 1
     count = int(out_start[first_event])
     for event in range(first_event, event_count):
-        entries = range(events.entry_start[event], events.entry_start[event + 1])
-        labels: dict[int, list[int]] = {}
-        for entry in entries:
-            labels.setdefault(int(events.entry_attribute[entry]), []).append(int(events.entry_label[entry]))
-        bits = set(events.bit[events.bit_start[event] : events.bit_start[event + 1]].tolist())
+        labels, bits = _event(event, events)
         rows: list[int] = []
         for position, digits in [*_table_places(labels, tables), *_slot_places(labels, bits, tables)]:
             rows += _rows_at(position, digits, tables, labels, bits)
@@ -69,6 +65,26 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             count += 1
         out_start[event + 1] = count
     return OK, event_count
+
+
+def observe_events(tables: Any, events: Any) -> tuple[list[int], list[int]]:
+    """Return clusters met and candidates in them over all events, each of tables and of slots."""
+    places, candidates = [0, 0], [0, 0]
+    for event in range(len(events.entry_start) - 1):
+        labels, bits = _event(event, events)
+        for sort, found in enumerate((_table_places(labels, tables), _slot_places(labels, bits, tables))):
+            places[sort] += len(found)
+            for position, _ in found:
+                candidates[sort] += sum(len(entries) for _, entries in unpack_sections(tables.blob, position))
+    return places, candidates
+
+
+def _event(event: int, events: Any) -> tuple[dict[int, list[int]], set[int]]:
+    """Return an event's labels by attribute, and its bits."""
+    labels: dict[int, list[int]] = {}
+    for entry in range(events.entry_start[event], events.entry_start[event + 1]):
+        labels.setdefault(int(events.entry_attribute[entry]), []).append(int(events.entry_label[entry]))
+    return labels, set(events.bit[events.bit_start[event] : events.bit_start[event + 1]].tolist())
 
 
 def _digits(code: int, labels: dict[int, list[int]], tables: Any) -> list[int]:

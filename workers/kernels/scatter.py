@@ -156,7 +156,9 @@ def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
     for at in range(events.bit_start[event], events.bit_start[event + 1]):
         flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
     if tables.flags.flag_test.shape[0] > 0:
-        flag_tests(event, np.uint16(PAIR_HOLDS), tables.flags, (entry_start, entry_attribute, entry_label), flag_pair)
+        flag_tests(
+            event, np.uint16(PAIR_HOLDS), tables.flags, (entry_start, entry_attribute, entry_label), flag_pair
+        )
 
 
 @leaf
