@@ -19,8 +19,14 @@ from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, EventTables
+from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_bits
+from pubsub_cluster.workers.kernels.tables import (
+    CURSOR_ENTRY,
+    CURSOR_SIZE,
+    PAIR_FAILS,
+    PAIR_HOLDS,
+    EventTables,
+)
 
 LINES_AHEAD = 256  # one event's lines are asked for together, at most so many
 
@@ -29,31 +35,41 @@ LINES_AHEAD = 256  # one event's lines are asked for together, at most so many
 def count_work(tables: Any, events: Any, scratch: Any, all_mine: Any, out: Any) -> None:
     """Add up over events: probed keys of tables, places of the blob, candidates (entries of sections)."""
     how = True, all_mine
-    given = tables.tests, scratch.facts, events.entry_label
+    entries = events.entry_start, events.entry_attribute, events.entry_label
+    bits = events.bit_start, events.bit
+    points, blob, mine = tables.points, tables.blob, tables.partition_mine
+    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
+    cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
+    keyed = tables.parts, tables.areas, tables.attribute_table, points.attribute_point
+    probing = digits, probes, scratch.key, cursor
+    slotted = tables.slots, points, blob
+    given = tables.tests, facts, events.entry_label
     for event in range(events.entry_start.shape[0] - 1):
-        scatter(event, tables, events, scratch)
+        scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
+        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_HOLDS)
         for at in range(CURSOR_SIZE):
-            scratch.cursor[at] = 0
-        scratch.cursor[CURSOR_ENTRY] = events.entry_start[event]
+            cursor[at] = 0
+        cursor[CURSOR_ENTRY] = entries[0][event]
         tables_done = False
         done = False
         while not done:
             pending = np.int64(0)
             if not tables_done:
-                direct, hashed, tables_done = collect_probes(event, tables, events, scratch, how)
-                out[0] += direct + hashed
-                pending = resolve_probes(
-                    (direct, hashed), tables.areas, tables.blob, scratch.probes, scratch.places, True
+                direct, hashed, tables_done = collect_probes(
+                    entries[0][event + 1], events.entry_attribute, keyed, probing, mine, how
                 )
+                out[0] += direct + hashed
+                pending = resolve_probes((direct, hashed), tables.areas, blob, probes, places, True)
                 out[1] += pending
-            if tables_done:
+            done = tables_done
+            if tables_done and tables.slots.cluster_start.shape[0] != 0:
                 before = pending
-                pending, done = collect_slots(event, pending, tables, events, scratch, how)
+                pending, done = collect_slots(event, pending, slotted, events, cursor, places, mine, how)
                 out[2] += pending - before
             for number in range(pending):
-                start = scratch.places.blob_at[number]
-                out[3] += candidates_at(start, tables.blob, given, scratch.survivor)
-        clear(event, tables, events, scratch)
+                out[3] += candidates_at(places.blob_at[number], blob, given, scratch.survivor)
+        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_FAILS)
+        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
 
 
 @leaf
