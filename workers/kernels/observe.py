@@ -14,8 +14,8 @@ from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE
+from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_bits
+from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
 
 PROBES, PLACES, CANDIDATES = 0, 1, 2
 KINDS = 3
@@ -49,10 +49,10 @@ def table_of_item(item: Any, direct_area: Any, direct_table: Any) -> Any:
 
 
 @leaf
-def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
-    """Add the pending places [first, stop) to line `line` of the counts."""
+def add_places(line: Any, count: Any, seen: Any, work: Any) -> None:
+    """Add the pending places to line `line` of the counts."""
     places, blob, given, survivor = seen
-    for number in range(first, stop):
+    for number in range(count):
         work[line, PLACES] += 1
         work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob, given, survivor)
 
@@ -77,34 +77,43 @@ def observe_events(
     how = False, all_mine
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
-    given = tables.tests, scratch.facts, events.entry_label
-    seen = scratch.places, tables.blob, given, scratch.survivor
-    probes = scratch.probes
+    entries = events.entry_start, events.entry_attribute, events.entry_label
+    bits = events.bit_start, events.bit
+    points, blob, mine = tables.points, tables.blob, tables.partition_mine
+    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
+    cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
+    keyed = tables.parts, tables.areas, tables.attribute_table, points.attribute_point
+    probing = digits, probes, scratch.key, cursor
+    slotted = tables.slots, points, blob
+    seen = places, blob, (tables.tests, facts, events.entry_label), scratch.survivor
     for event in range(stop):
-        scatter(event, tables, events, scratch)
+        scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
+        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_HOLDS)
         for at in range(CURSOR_SIZE):
-            scratch.cursor[at] = 0
-        scratch.cursor[CURSOR_ENTRY] = events.entry_start[event]
+            cursor[at] = 0
+        cursor[CURSOR_ENTRY] = entries[0][event]
         tables_done = False
         while not tables_done:
-            direct_count, hash_count, tables_done = collect_probes(event, tables, events, scratch, how)
+            direct_count, hash_count, tables_done = collect_probes(
+                entries[0][event + 1], events.entry_attribute, keyed, probing, mine, how
+            )
             # One at a time, so that it is known which table a place belongs to.
-            for number in range(direct_count):
-                line = table_of_item(probes.direct_at[number], direct_area, direct_table)
+            for number in range(direct_count + hash_count):
+                is_direct = number < direct_count
+                if is_direct:
+                    probes.direct_at[0] = probes.direct_at[number]
+                    line = table_of_item(probes.direct_at[0], direct_area, direct_table)
+                else:
+                    probes.hash_key[0] = probes.hash_key[number - direct_count]
+                    probes.hash_at[0] = probes.hash_at[number - direct_count]
+                    line = np.int64(probes.hash_table[number - direct_count])
                 work[line, PROBES] += 1
-                probes.direct_at[0] = probes.direct_at[number]
-                alone = np.int64(1), np.int64(0)
-                found = resolve_probes(alone, tables.areas, tables.blob, probes, scratch.places, False)
-                add_places(line, np.int64(0), found, seen, work)
-            for number in range(hash_count):
-                line = np.int64(probes.hash_table[number])
-                work[line, PROBES] += 1
-                probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
-                alone = np.int64(0), np.int64(1)
-                found = resolve_probes(alone, tables.areas, tables.blob, probes, scratch.places, False)
-                add_places(line, np.int64(0), found, seen, work)
-        done = False
+                alone = np.int64(is_direct), np.int64(not is_direct)
+                found = resolve_probes(alone, tables.areas, blob, probes, places, False)
+                add_places(line, found, seen, work)
+        done = tables.slots.cluster_start.shape[0] == 0
         while not done:
-            pending, done = collect_slots(event, np.int64(0), tables, events, scratch, how)
-            add_places(np.int64(slots), np.int64(0), pending, seen, work)
-        clear(event, tables, events, scratch)
+            pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
+            add_places(np.int64(slots), pending, seen, work)
+        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_FAILS)
+        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
