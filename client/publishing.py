@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pubsub_cluster.language.errors import CallerError, EventError, LimitError
-from pubsub_cluster.language.protocol import Answer, Buffer
+from pubsub_cluster.language.protocol import PACKED_SIZE_BYTES_MAX, Answer, Buffer, packed
 
 if TYPE_CHECKING:
     from pubsub_cluster.language.batch import Payload
@@ -24,6 +24,7 @@ class Publication(NamedTuple):
     fields : dict
         Header fields.
     buffers : list of bytes-like
+        Those of many columns are packed into one frame.
     answer : Answer
     with_ids : bool
     refused : dict of int to EventError
@@ -88,7 +89,11 @@ def publication_of(
             "ids come with handles only", seen=answer.value, remedy='Publish with answer="handles".'
         )
     header = {"batch": payload.header, "answer": answer.value, "ids": with_ids, **fields}
-    return Publication(header, list(payload.buffers), answer, with_ids, dict(payload.refused))
+    buffers = list(payload.buffers)
+    if len(buffers) > 2 and payload.size_bytes <= PACKED_SIZE_BYTES_MAX:
+        header["sizes"], frame = packed(buffers)
+        buffers = [frame]
+    return Publication(header, buffers, answer, with_ids, dict(payload.refused))
 
 
 def payload_of(batch: Any) -> Payload:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import orjson
 
 from pubsub_cluster.language.errors import BusyError
 from pubsub_cluster.language.protocol import Answer, Buffer
@@ -42,6 +43,8 @@ class Publication:
         Its time, where the clock is injected.
     batch : dict
         Header of the payload.
+    batch_json : bytes
+        The same, as JSON.
     buffers : sequence of bytes-like
     size_bytes : int
         Of the buffers.
@@ -55,6 +58,7 @@ class Publication:
     ids: bool
     at: int | None
     batch: dict[str, Any]
+    batch_json: bytes
     buffers: Sequence[Buffer]
     size_bytes: int
     alone: bool = False
@@ -132,10 +136,10 @@ class Intake:
         return group
 
 
-def joined(group: Sequence[Publication]) -> tuple[dict[str, Any], Sequence[Buffer]]:
-    """Return header and buffers of the one payload that has the events of a group in turn."""
+def joined(group: Sequence[Publication]) -> tuple[bytes, Sequence[Buffer]]:
+    """Return header, as JSON, and buffers of the one payload that has the events of a group in turn."""
     if len(group) == 1:
-        return group[0].batch, group[0].buffers
+        return group[0].batch_json, group[0].buffers
     ends: list[np.ndarray[Any, Any]] = [np.zeros(1, np.int64)]
     end = 0
     for publication in group:
@@ -144,4 +148,4 @@ def joined(group: Sequence[Publication]) -> tuple[dict[str, Any], Sequence[Buffe
     offsets = np.concatenate(ends)
     header = {"format": group[0].batch["format"], "event_count": len(offsets) - 1}
     documents = b"".join([publication.buffers[1] for publication in group])
-    return header, [offsets.view(np.uint8).data, documents]
+    return orjson.dumps(header), [offsets.view(np.uint8).data, documents]

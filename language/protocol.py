@@ -24,6 +24,8 @@ MAGIC = b"PSC1"
 PROTOCOL_VERSION = 1
 # Magic, header, and five buffers (valid, list offsets, values, text offsets, text) for each of 4,096 columns.
 FRAME_COUNT_MAX = 2 + 5 * 4096
+# Above this, putting buffers into one frame costs more than their frames do.
+PACKED_SIZE_BYTES_MAX = 4 << 20
 # Room above `Limits.batch_size_bytes_max` that a receiver leaves for a frame that is not a batch buffer.
 FRAME_SLACK_BYTES = 1 << 16
 REQUEST_ID_SIZE_MAX = 256
@@ -74,7 +76,9 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.SUBSCRIBE: Fields(frozenset({"items"})),
     Op.UPDATE: Fields(frozenset({"items"})),
     Op.UNSUBSCRIBE: Fields(frozenset({"ids"})),
-    Op.PUBLISH: Fields(frozenset({"batch", "batch_id", "publisher"}), frozenset({"answer", "ids", "at"})),
+    Op.PUBLISH: Fields(
+        frozenset({"batch", "batch_id", "publisher"}), frozenset({"answer", "ids", "at", "sizes"})
+    ),
     Op.LISTEN: Fields(frozenset({"owner"})),
     Op.UNLISTEN: Fields(frozenset({"owner"})),
     Op.STATUS: Fields(),
@@ -181,6 +185,41 @@ def parse_message(frames: Sequence[Buffer]) -> Message:
     if not isinstance(op, str):
         raise ProtocolError("the field `op` is missing or not a text", seen=op, request=request)
     return Message(op, request, header, list(frames[2:]))
+
+
+def packed(buffers: Sequence[Buffer]) -> tuple[list[int], bytes]:
+    """Return the sizes of buffers and one frame with all of them, each at the next multiple of eight."""
+    views = [memoryview(buffer) for buffer in buffers]
+    parts: list[Buffer] = []
+    for view in views:
+        parts.append(view)
+        if view.nbytes & 7:
+            parts.append(bytes(-view.nbytes & 7))
+    return [view.nbytes for view in views], b"".join(parts)
+
+
+def unpacked(frames: Sequence[Buffer], sizes: Any) -> list[Buffer]:
+    """Return the buffers that `packed` put into one frame, not copied.
+
+    Raises
+    ------
+    ProtocolError
+        Not one frame, or not of the sizes that its header says.
+    """
+    if not isinstance(sizes, list) or len(sizes) > FRAME_COUNT_MAX:
+        raise ProtocolError("`sizes` is not a list of sizes", seen=type(sizes).__name__)
+    if len(frames) != 1:
+        raise ProtocolError("buffers with `sizes` stand in one frame", seen=len(frames), limit=1)
+    view, at = memoryview(frames[0]), 0
+    found: list[Buffer] = []
+    for size_bytes in sizes:
+        if type(size_bytes) is not int or not 0 <= size_bytes <= view.nbytes - at:
+            raise ProtocolError("`sizes` do not fit into the frame", seen=size_bytes, limit=view.nbytes - at)
+        found.append(view[at : at + size_bytes])
+        at += size_bytes + (-size_bytes & 7)
+    if at != view.nbytes:
+        raise ProtocolError("`sizes` do not fill the frame", seen=at, limit=view.nbytes)
+    return found
 
 
 def check_request(message: Message) -> Op:

@@ -39,6 +39,7 @@ class SlabReader:
 
     def __init__(self, family: FamilySegment) -> None:
         self._family = family
+        self._header: tuple[bytes, dict[str, Any]] = (b"", {})
 
     @classmethod
     def attach(cls, name: str) -> SlabReader:
@@ -58,8 +59,8 @@ class SlabReader:
     def read(self, chunk_idx: int) -> tuple[dict[str, Any], list[memoryview]]:
         """Return header and buffers of the payload in a chunk.
 
-        The buffers are read-only views, valid until the coordinator releases the chunk (their memory stays
-        mapped longer, with other contents).
+        The header is not to be changed. The buffers are read-only views, valid until the coordinator releases
+        the chunk (their memory stays mapped longer, with other contents).
 
         Raises
         ------
@@ -76,7 +77,10 @@ class SlabReader:
             raise SegmentError("a chunk of the batch slab holds no payload", seen=[header_size, buffer_count])
         content.flags.writeable = False
         view = content.data
-        header = orjson.loads(view[first_bytes : first_bytes + header_size])
+        header_json = bytes(view[first_bytes : first_bytes + header_size])
+        if header_json != self._header[0]:  # a publisher's batches are mostly alike
+            self._header = (header_json, orjson.loads(header_json))
+        header = self._header[1]
         directory = content[:first_bytes].view(np.int64).reshape(buffer_count, 2)
         starts, sizes = directory.T
         if ((starts < 0) | (sizes < 0) | (sizes > len(content) - starts)).any():

@@ -24,7 +24,17 @@ def publication(
     lines = b"\n".join(map(msgspec.json.encode, events))
     made = payload_from_json(lines) if form == "json" else payload_from_dicts(events)
     name = str(number)
-    return Publication("p", name, Answer.HANDLES, False, at, made.header, made.buffers, made.size_bytes)
+    return Publication(
+        "p",
+        name,
+        Answer.HANDLES,
+        False,
+        at,
+        made.header,
+        msgspec.json.encode(made.header),
+        made.buffers,
+        made.size_bytes,
+    )
 
 
 PUBLICATIONS = st.lists(
@@ -50,7 +60,8 @@ def test_groups_keep_the_order_and_mix_nothing(drawn: list[tuple[int, str, int |
     for group in groups:
         assert len({(found.batch["format"], found.at) for found in group}) == 1
         assert len(group) == 1 or not any(found.alone for found in group)
-        header, buffers = joined(group)
+        header_json, buffers = joined(group)
+        header = msgspec.json.decode(header_json)
         check_payload(header, buffers)
         offsets = np.frombuffer(buffers[0], np.int64).tolist()
         assert header["event_count"] == sum(found.event_count for found in group) == len(offsets) - 1
@@ -85,7 +96,7 @@ def test_large_ones_and_columns_do_not_wait() -> None:
     assert not publication(0, [{"x": 1}] * (intake.SMALL_EVENTS_MAX + 1)).small
     assert not publication(0, [{"x": "a" * intake.SMALL_SIZE_BYTES_MAX}]).small
     columns = {"format": "columns", "event_count": 1, "columns": []}
-    assert not Publication("p", "b", Answer.HANDLES, False, None, columns, [], 0).small
+    assert not Publication("p", "b", Answer.HANDLES, False, None, columns, b"", [], 0).small
 
 
 def test_who_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
