@@ -142,7 +142,8 @@ class BatchDesk:
         buffers = message.buffers
         if "sizes" in header:
             buffers = unpacked(buffers, header["sizes"])
-        batch_json = self._checked(header["batch"], buffers)
+        sizes = tuple([memoryview(buffer).nbytes for buffer in buffers])
+        batch_json = self._checked(header["batch"], buffers, sizes)
         self._clock.check(header.get("at"))
         return Publication(
             header["publisher"],
@@ -153,10 +154,10 @@ class BatchDesk:
             header["batch"],
             batch_json,
             buffers,
-            sum(memoryview(buffer).nbytes for buffer in buffers),
+            sum(sizes),
         )
 
-    def _checked(self, batch: Any, buffers: list[Buffer]) -> bytes:
+    def _checked(self, batch: Any, buffers: list[Buffer], sizes: tuple[int, ...]) -> bytes:
         """Check a payload; return its header as JSON.
 
         Dense columns of numbers have no bad contents, so one that has the form of one before is as good.
@@ -166,7 +167,7 @@ class BatchDesk:
         except orjson.JSONEncodeError as error:
             check_payload(batch, buffers, self._config.limits)
             raise ProtocolError("the header of a batch has a value too large", seen=str(error)) from None
-        form = (batch_json, tuple(memoryview(buffer).nbytes for buffer in buffers))
+        form = (batch_json, sizes)
         if form in self._good_forms:
             return batch_json
         check_payload(batch, buffers, self._config.limits)

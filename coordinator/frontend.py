@@ -83,17 +83,16 @@ class Frontend:
         ConnectionError
             The peer is gone.
         """
-        sizes_bytes = [memoryview(frame).nbytes for frame in frames]
-        size_bytes = sum(sizes_bytes)
+        size_bytes = sum(map(len, frames))  # of bytes, all of them
         large = size_bytes >= LARGE_SIZE_BYTES
         if large and not self._room_for(identity, size_bytes):
             return False
         try:
             self.socket.send(identity, NOT_LAST)
-            for frame, frame_size_bytes in zip(frames[:-1], sizes_bytes, strict=False):
-                self.socket.send(frame, NOT_LAST, copy=frame_size_bytes < COPIED_SIZE_BYTES_MAX)
+            for frame in frames[:-1]:
+                self.socket.send(frame, NOT_LAST, copy=len(frame) < COPIED_SIZE_BYTES_MAX)
             # Frames leave in turn: when the last one is out, all are.
-            copied = not large and sizes_bytes[-1] < COPIED_SIZE_BYTES_MAX
+            copied = not large and len(frames[-1]) < COPIED_SIZE_BYTES_MAX
             tracker = self.socket.send(frames[-1], LAST, copy=copied, track=large)
         except zmq.Again:
             return False

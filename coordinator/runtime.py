@@ -48,6 +48,7 @@ from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
 
 TICK_MS = 100
+LOOK_AROUND_S = 0.01  # finer than anything that waits for the clock
 DRAIN_S_MAX = 5.0  # what was accepted is answered before a stop, if that takes no longer
 # The catalogue's book-keeping allocates many small objects that stay: looking at the young ones every 700
 # allocations, as Python does, costs a tenth of the time of loading.
@@ -85,6 +86,7 @@ class Coordinator:
         self._parent_pid = parent_pid
         self._stopping = False
         self._removed_seen = 0
+        self._look_around_s = 0.0
         self.started_s = time.monotonic()
         self.resources = Resources(config)
         try:
@@ -135,16 +137,24 @@ class Coordinator:
         ready = self.backend.poll([self.frontend.socket, self.store.wake_fd], timeout_ms, now_s)
         now_s = time.monotonic()
         # Children's messages come before their deaths, so that what a worker finished is rarely done twice.
-        for said in self.backend.receive():
-            self._on_child(said.child, said.body, now_s)
+        if ready - {self.frontend.socket}:
+            for said in self.backend.receive():
+                self._on_child(said.child, said.body, now_s)
         for child in self.backend.ended(ready):
             self._on_death(child, now_s)
         if self.store.wake_fd in ready and self.changes.committed():
             self._catalogue_changed()
-        for identity, message in self.frontend.receive():
-            self._on_client(identity, message, now_s)
+        if self.frontend.socket in ready:
+            for identity, message in self.frontend.receive():
+                self._on_client(identity, message, now_s)
         self.publishing.place_waiting(now_s)
         self.changes.work()
+        if now_s >= self._look_around_s or not ready:
+            self._look_around_s = now_s + LOOK_AROUND_S
+            self._look_around(now_s)
+
+    def _look_around(self, now_s: float) -> None:
+        """Do what time alone makes due."""
         self._carry_out(self.scheduler.tick(now_s))
         self.listeners.tick(now_s)
         if self.tuner.hangs(now_s):

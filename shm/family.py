@@ -43,6 +43,7 @@ class FamilySegment:
         self.segment = segment
         self.lengths = lengths
         self.plan = offsets
+        self._columns: dict[tuple[str, int], npt.NDArray[Any]] = {}
 
     @classmethod
     def create(
@@ -99,10 +100,14 @@ class FamilySegment:
         return self.segment.name
 
     def column(self, column_name: str, cell_idx: int = 0) -> npt.NDArray[Any]:
-        """Return a column (of a cell) as an array over its full length."""
-        span = self.plan.spans[column_name]
-        offset_bytes = self.plan.cell_offset_bytes(cell_idx) + span.offset_bytes
-        return self.segment.array(span.dtype, offset_bytes, span.item_count)
+        """Return a column (of a cell) as an array over its full length; the same array each time."""
+        known = self._columns.get((column_name, cell_idx))
+        if known is None:
+            span = self.plan.spans[column_name]
+            offset_bytes = self.plan.cell_offset_bytes(cell_idx) + span.offset_bytes
+            known = self.segment.array(span.dtype, offset_bytes, span.item_count)
+            self._columns[column_name, cell_idx] = known
+        return known
 
     def columns(self, cell_idx: int = 0) -> dict[str, npt.NDArray[Any]]:
         """Return all columns (of a cell) by name, in the table's order."""
@@ -117,6 +122,7 @@ class FamilySegment:
 
     def close(self) -> None:
         """Let go of the segment; arrays stay valid."""
+        self._columns.clear()
         self.segment.close()
 
     def unlink(self) -> None:

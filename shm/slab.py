@@ -75,13 +75,12 @@ class SlabReader:
         first_bytes = buffer_count * _ENTRY_BYTES
         if header_size <= 0 or buffer_count < 0 or first_bytes + header_size > len(content):
             raise SegmentError("a chunk of the batch slab holds no payload", seen=[header_size, buffer_count])
-        content.flags.writeable = False
-        view = content.data
+        view = content.data.toreadonly()
         header_json = bytes(view[first_bytes : first_bytes + header_size])
         if header_json != self._header[0]:  # a publisher's batches are mostly alike
             self._header = (header_json, orjson.loads(header_json))
         header = self._header[1]
-        directory = content[:first_bytes].view(np.int64).reshape(buffer_count, 2)
+        directory = np.frombuffer(view[:first_bytes], np.int64).reshape(buffer_count, 2)
         starts, sizes = directory.T
         if ((starts < 0) | (sizes < 0) | (sizes > len(content) - starts)).any():
             raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
