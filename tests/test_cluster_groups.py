@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from clusters import wait_until
 
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.client.client import _matches
-from pubsub_cluster.language.errors import LimitError, PubSubError
+from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.protocol import Answer, Op
 
@@ -151,3 +152,19 @@ def test_times_are_not_mixed(tmp_data_dir: Path) -> None:
             sent = [send(client, [{"x": 1}], ids=True, at=at) for at in (1, 1, 1, 9, 9, 10, 10, 11, 11)]
         found = [answer(client, one) for one in sent]
         assert [matches.ids_of(0)[0] for matches in found] == ["early"] * 5 + ["late"] * 4
+
+
+def test_columns_are_checked_though_their_like_was_good(cluster: Cluster) -> None:
+    """Dense numbers of a known form are not looked at again; anything else is, each time."""
+    with cluster.client() as client:
+        numbers = {f"c{i}": np.arange(4) for i in range(3)} | {"x": np.arange(4)}
+        texts = {"x": np.arange(4), "y": np.array(["a", "b", "c", "d"])}
+        for _ in range(2):
+            assert client.publish(numbers).counts.tolist() == [1, 1, 1, 1]
+            assert client.publish(texts).counts.tolist() == [1, 1, 1, 1]
+        for batch, spoil in ((numbers, b""), (texts, b"\xff" * 4)):
+            publication = client._publication(batch, Answer.HANDLES, False, None, None)
+            sizes, frame = publication.fields["sizes"], publication.buffers[0]
+            bad = frame[:-8] + spoil.ljust(8, b"\0") if spoil else frame[:-8]
+            with pytest.raises(ProtocolError):
+                client._session.ask(Op.PUBLISH, {**publication.fields, "sizes": sizes}, [bad])

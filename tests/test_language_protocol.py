@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.language import protocol
 from pubsub_cluster.language.errors import LimitError, ProtocolError, error_from_dict
-from pubsub_cluster.language.protocol import MAGIC, Op
+from pubsub_cluster.language.protocol import MAGIC, Op, packed, unpacked
 
 
 def test_a_request_comes_back_as_it_was_sent() -> None:
@@ -84,3 +84,32 @@ def test_garbage_is_a_protocol_error_and_nothing_else(frames: list[bytes], with_
         protocol.check_request(protocol.parse_message([MAGIC, *frames] if with_magic else frames))
     except ProtocolError:
         return
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8))
+def test_buffers_in_one_frame_come_out_as_they_were(buffers: list[bytes]) -> None:
+    sizes, frame = packed(buffers)
+    assert [bytes(buffer) for buffer in unpacked([frame], sizes)] == buffers
+    assert len(frame) % 8 == 0
+
+
+@pytest.mark.parametrize(
+    ("frames", "sizes"),
+    [
+        ([b"12345678"], 8),
+        ([b"12345678"], {"0": 8}),
+        ([b"12345678"], [-8, 16]),
+        ([b"12345678"], [True]),
+        ([b"12345678"], ["8"]),
+        ([b"12345678"], [9]),
+        ([b"12345678"], [1 << 70]),
+        ([b"12345678"], [8, 1]),
+        ([b"1234567"], [7]),
+        ([b"12345678"], []),
+        ([], []),
+        ([b"12345678", b""], [8]),
+    ],
+)
+def test_sizes_that_are_not_those_of_the_frame_are_refused(frames: list[bytes], sizes: object) -> None:
+    with pytest.raises(ProtocolError):
+        unpacked(frames, sizes)
