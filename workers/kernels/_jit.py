@@ -99,12 +99,19 @@ def kernel(function: F) -> F:
     return cast(F, compiled)
 
 
-def leaf(function: F) -> F:
-    """Compile a function that only kernels call, and put its code into each caller.
+def routine(function: F) -> F:
+    """Compile a function that only kernels call, and for what is rare: its code stands in one place.
 
-    An array is passed as seven words to a function that is not inlined: far dearer than most leaves. Python
-    cannot call a leaf: the code for that, which nobody would run, takes as long to compile as the leaf.
+    An array is passed to it as seven words. Python cannot call it: the code for that, which nobody would run,
+    takes as long to compile as the function.
     """
+    options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
+    compiled: Any = numba.njit(**options)(function)
+    return cast(F, compiled)
+
+
+def leaf(function: F) -> F:
+    """Compile a function that only kernels call, and put its code into each caller; else as `routine`."""
     options: dict[str, Any] = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
     return cast(F, compiled)

@@ -24,7 +24,7 @@ from pubsub_cluster.shm.blob import (
     INTERVAL_SHIFT,
     TEST_SHIFT,
 )
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels._jit import leaf, routine
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of
 from pubsub_cluster.workers.kernels.tables import SEVERAL, Index
 
@@ -85,7 +85,7 @@ def interval_holds(at: Any, blob: Any, facts: Any, entry_label: Any) -> Any:
     return negated
 
 
-@kernel
+@routine
 def digits_match(at: Any, table: Any, combination: Any, blob: Any, parts: Any, digits: Any) -> Any:
     """Say whether the digits at ``blob[at]`` are those of a table's combination, or -1: of any."""
     rest = np.int64(combination)
@@ -284,7 +284,7 @@ def check_flags(start: Any, blob: Any, flag: Any, survivor: Any) -> Any:
     return count, targets
 
 
-@kernel
+@routine
 def program_holds(program: Any, programs: Any, given: Any, stack: Any) -> Any:
     """Evaluate a Boolean program: a literal pushes, -2n is the AND of n values, -2n - 1 their OR."""
     tests, facts, entry_label = given

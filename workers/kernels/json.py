@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
+from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf, routine
 from pubsub_cluster.workers.kernels.decimal import nearest_double
 from pubsub_cluster.workers.kernels.entries import (
     KIND_BOOLEAN,
@@ -159,7 +159,7 @@ def word_starts(data: Any, at: Any, stop: Any, word: Any) -> Any:
     return same
 
 
-@kernel
+@routine
 def scan_value(data: Any, at: Any, stop: Any, accepts: Any, text_size_max: Any) -> Any:
     """Read the value at `at`; return the position after it and what `entries.put` writes."""
     zero = np.int64(0)

@@ -25,15 +25,19 @@ from pubsub_cluster.shm.blob import (
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match, program_holds
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, Index
+from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
+from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS, Index
 
 SIMPLE_COLUMNS_MAX = 4
 
 
 @leaf
-def tell_rows(found: Any, targets: Any, tables: Any, given: Any, scratch: Any, stamp: Any, out: Any) -> Any:
+def tell_rows(
+    found: Any, targets: Any, blob: Any, survivor: Any, telling: Any, given: Any, stamp: Any, out: Any
+) -> Any:
     """Append the rows of `found` survivors to `out` = (row int32[], count so far).
+
+    `telling` are `row_many`, `row_stamp`, Programs, `program_stamp` and `stack`.
 
     Returns
     -------
@@ -42,21 +46,21 @@ def tell_rows(found: Any, targets: Any, tables: Any, given: Any, scratch: Any, s
         written).
     """
     out_row, count = out
-    blob, row_many, survivor = tables.blob, tables.row_many, scratch.survivor
+    row_many, row_stamp, programs, program_stamp, stack = telling
     for at in range(found):
         row = blob[Index(targets + survivor[Index(at)])]
         if row < 0:
             program = ~row
-            if scratch.program_stamp[program] == stamp:
+            if program_stamp[program] == stamp:
                 continue
-            scratch.program_stamp[program] = stamp
-            if not program_holds(program, tables.programs, given, scratch.stack):
+            program_stamp[program] = stamp
+            if not program_holds(program, programs, given, stack):
                 continue
-            row = tables.programs.program_row[program]
+            row = programs.program_row[program]
         elif row_many[Index(row)] != 0:
-            if scratch.row_stamp[Index(row)] == stamp:
+            if row_stamp[Index(row)] == stamp:
                 continue
-            scratch.row_stamp[Index(row)] = stamp
+            row_stamp[Index(row)] = stamp
         if count < out_row.shape[0]:
             out_row[Index(count)] = row
         count += 1
@@ -75,11 +79,13 @@ def is_closed(start: Any, probe: Any, blob: Any, parts: Any, probes: Any, digits
 
 
 @leaf
-def check_places(pending: Any, tables: Any, entry_label: Any, scratch: Any, stamp: Any, out: Any) -> Any:
-    """Check all pending places of the blob; as `tell_rows`."""
-    out_row, count = out
-    blob, survivor, flag, places = tables.blob, scratch.survivor, scratch.facts.flag, scratch.places
-    given = tables.tests, scratch.facts, entry_label
+def check_places(
+    pending: Any, blob: Any, telling: Any, given: Any, probing: Any, places: Any, survivor: Any, out: Any
+) -> Any:
+    """Check all pending places of the blob; as `tell_rows`, `out` = (row, count so far, stamp)."""
+    out_row, count, stamp = out
+    parts, digits, probes = probing
+    flag = given[1].flag
     for number in range(pending):
         start = places.blob_at[Index(number)]
         while True:
@@ -89,10 +95,10 @@ def check_places(pending: Any, tables: Any, entry_label: Any, scratch: Any, stam
             else:
                 found, targets = check_section(start, blob, given, survivor)
                 probe = places.blob_probe[Index(number)]
-                if found > 0 and is_closed(start, probe, blob, tables.parts, scratch.probes, scratch.digits):
-                    found = 0
+                if found > 0 and is_closed(start, probe, blob, parts, probes, digits):
+                    found = np.int64(0)
             if found > 0:
-                count = tell_rows(found, targets, tables, given, scratch, stamp, (out_row, count))
+                count = tell_rows(found, targets, blob, survivor, telling, given, stamp, (out_row, count))
             if (head & HEAD_MORE) == 0:
                 break
             start = targets + (head & ENTRY_MASK)
@@ -121,27 +127,45 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     """
     first_event, stamp_base, ask, all_mine = start
     how = ask, all_mine
+    entries = events.entry_start, events.entry_attribute, events.entry_label
+    bits = events.bit_start, events.bit
+    points, slices, blob, mine = tables.points, tables.slices, tables.blob, tables.partition_mine
+    parts, areas = tables.parts, tables.areas
+    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
+    cursor, probes, places, survivor = scratch.cursor, scratch.probes, scratch.places, scratch.survivor
+    keyed = parts, areas, tables.attribute_table, points.attribute_point
+    probing = digits, probes, scratch.key, cursor
+    slotted = tables.slots, points, blob
+    telling = tables.row_many, scratch.row_stamp, tables.programs, scratch.program_stamp, scratch.stack
+    given = tables.tests, facts, events.entry_label
+    has_slots = tables.slots.cluster_start.shape[0] != 0
     event_count = events.entry_start.shape[0] - 1
-    count = out_start[first_event]
+    count = np.int64(out_start[first_event])
     for event in range(first_event, event_count):
-        stamp = stamp_base + event
-        scatter(event, tables, events, scratch)
+        scatter(event, points, slices, entries, facts, flag_pair, digits)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
         for at in range(CURSOR_SIZE):
-            scratch.cursor[at] = 0
-        scratch.cursor[CURSOR_ENTRY] = events.entry_start[event]
+            cursor[at] = 0
+        cursor[CURSOR_ENTRY] = entries[0][event]
+        entry_stop = entries[0][event + 1]
         tables_done = False
         done = False
         while not done:
             pending = np.int64(0)
             if not tables_done:
-                direct_count, hash_count, tables_done = collect_probes(event, tables, events, scratch, how)
-                pending = resolve_probes(
-                    (direct_count, hash_count), tables.areas, tables.blob, scratch.probes, scratch.places, ask
+                direct_count, hash_count, tables_done = collect_probes(
+                    entry_stop, events.entry_attribute, keyed, probing, mine, how
                 )
-            if tables_done:
-                pending, done = collect_slots(event, pending, tables, events, scratch, how)
-            count = check_places(pending, tables, events.entry_label, scratch, stamp, (out_row, count))
-        clear(event, tables, events, scratch)
+                pending = resolve_probes((direct_count, hash_count), areas, blob, probes, places, ask)
+            done = tables_done
+            if tables_done and has_slots:
+                pending, done = collect_slots(event, pending, slotted, events, cursor, places, mine, how)
+            out = out_row, count, stamp_base + event
+            count = check_places(
+                pending, blob, telling, given, (parts, digits, probes), places, survivor, out
+            )
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
+        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
         if count > out_row.shape[0]:
             return OVERFLOW, event
         out_start[event + 1] = count

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
+from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf, routine
 from pubsub_cluster.workers.kernels.entries import (
     KIND_BOOLEAN,
     KIND_NULL,
@@ -93,7 +93,7 @@ def scan_integer(data: Any, at: Any, stop: Any) -> Any:
     return failed
 
 
-@kernel
+@routine
 def scan_value(data: Any, at: Any, stop: Any, accepts: Any, text_size_max: Any) -> Any:
     """Read the value at `at`; return the position after it and what `entries.put` writes."""
     zero = np.int64(0)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
 from pubsub_cluster.workers.kernels.text import INVALID, hash_of, same_tails, utf8_class, word_of
 
 NO_NAME, TABLE_FULL = -1, -2
@@ -84,7 +84,7 @@ def enter(names: Any, data: Any, start: Any, stop: Any, word: Any, at: Any) -> A
     return np.int64(count)
 
 
-@kernel
+@routine
 def learn_name(names: Any, data: Any, span: Any, word: Any, at: Any, rules: Any) -> Any:
     """Give the name ``data[start:stop]`` of a `span` a number, in slot `at`; as `name_number`."""
     start, stop = span

@@ -14,8 +14,8 @@ from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE
+from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
+from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
 
 PROBES, PLACES, CANDIDATES = 0, 1, 2
 KINDS = 3
@@ -77,34 +77,46 @@ def observe_events(
     how = False, all_mine
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
+    entries = events.entry_start, events.entry_attribute, events.entry_label
+    bits = events.bit_start, events.bit
+    points, areas, blob, mine = tables.points, tables.areas, tables.blob, tables.partition_mine
+    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
+    cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
+    keyed = tables.parts, areas, tables.attribute_table, points.attribute_point
+    probing = digits, probes, scratch.key, cursor
+    slotted = tables.slots, points, blob
     given = tables.tests, scratch.facts, events.entry_label
-    seen = scratch.places, tables.blob, given, scratch.survivor
-    probes = scratch.probes
+    seen = places, blob, given, scratch.survivor
     for event in range(stop):
-        scatter(event, tables, events, scratch)
+        scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
         for at in range(CURSOR_SIZE):
-            scratch.cursor[at] = 0
-        scratch.cursor[CURSOR_ENTRY] = events.entry_start[event]
+            cursor[at] = 0
+        cursor[CURSOR_ENTRY] = entries[0][event]
+        entry_stop = entries[0][event + 1]
         tables_done = False
         while not tables_done:
-            direct_count, hash_count, tables_done = collect_probes(event, tables, events, scratch, how)
+            direct_count, hash_count, tables_done = collect_probes(
+                entry_stop, events.entry_attribute, keyed, probing, mine, how
+            )
             # One at a time, so that it is known which table a place belongs to.
             for number in range(direct_count):
                 line = table_of_item(probes.direct_at[number], direct_area, direct_table)
                 work[line, PROBES] += 1
                 probes.direct_at[0] = probes.direct_at[number]
                 alone = np.int64(1), np.int64(0)
-                found = resolve_probes(alone, tables.areas, tables.blob, probes, scratch.places, False)
+                found = resolve_probes(alone, areas, blob, probes, places, False)
                 add_places(line, np.int64(0), found, seen, work)
             for number in range(hash_count):
                 line = np.int64(probes.hash_table[number])
                 work[line, PROBES] += 1
                 probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
                 alone = np.int64(0), np.int64(1)
-                found = resolve_probes(alone, tables.areas, tables.blob, probes, scratch.places, False)
+                found = resolve_probes(alone, areas, blob, probes, places, False)
                 add_places(line, np.int64(0), found, seen, work)
-        done = False
+        done = tables.slots.cluster_start.shape[0] == 0
         while not done:
-            pending, done = collect_slots(event, np.int64(0), tables, events, scratch, how)
+            pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
             add_places(np.int64(slots), np.int64(0), pending, seen, work)
-        clear(event, tables, events, scratch)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
+        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)

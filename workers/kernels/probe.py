@@ -17,7 +17,7 @@ import numpy as np
 
 from pubsub_cluster.shm import blob
 from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels._jit import leaf, routine
 from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of, point_of
 from pubsub_cluster.workers.kernels.tables import (
@@ -91,7 +91,7 @@ def key_is_open(table: Any, key: Any, parts: Any, attribute_point: Any, digits: 
     return True
 
 
-@kernel
+@routine
 def list_keys(
     table: Any, span: Any, parts: Any, areas: Any, attribute_point: Any, digits: Any, key: Any
 ) -> Any:
@@ -184,27 +184,36 @@ def add_probe(probe: Any, counts: Any, areas: Any, mine: Any, probes: Any, how: 
 
 
 @leaf
-def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any) -> Any:
-    """Add probes from `cursor` on until there are no more or no more room.
+def collect_probes(
+    entry_stop: Any, entry_attribute: Any, keyed: Any, probing: Any, mine: Any, how: Any
+) -> Any:
+    """Add probes of an event from `cursor` on until there are no more or no more room.
+
+    Parameters
+    ----------
+    entry_stop : int
+        Of the event.
+    entry_attribute : int32[]
+    keyed : tuple
+        Parts, Areas, `attribute_table`, `attribute_point`.
+    probing : tuple
+        Digits, Probes, `key`, `cursor`.
+    mine, how
+        As in `add_probe`.
 
     Returns
     -------
     tuple of (int, int, bool)
         Pending direct and hash probes, and whether all have been added.
     """
-    cursor, digits, probes, scratch_key = scratch.cursor, scratch.digits, scratch.probes, scratch.key
-    parts, areas, attribute_table, mine = (
-        tables.parts,
-        tables.areas,
-        tables.attribute_table,
-        tables.partition_mine,
-    )
+    parts, areas, attribute_table, attribute_point = keyed
+    digits, probes, scratch_key, cursor = probing
     start = np.int64(cursor[CURSOR_TABLE])
     done = np.int64(cursor[CURSOR_COMBINATION])
     direct_count = np.int64(0)
     hash_count = np.int64(0)
-    for entry in range(cursor[CURSOR_ENTRY], events.entry_start[event + 1]):
-        attribute = events.entry_attribute[Index(entry)]
+    for entry in range(cursor[CURSOR_ENTRY], entry_stop):
+        attribute = entry_attribute[Index(entry)]
         table = max(start, np.int64(attribute_table[Index(attribute)]))
         stop = np.int64(attribute_table[Index(attribute + 1)])
         prefix = np.int64(0)
@@ -241,7 +250,7 @@ def collect_probes(event: Any, tables: Any, events: Any, scratch: Any, how: Any)
             else:
                 span = total, done, room
                 found, first, done = list_keys(
-                    table, span, parts, areas, tables.points.attribute_point, digits, scratch_key
+                    table, span, parts, areas, attribute_point, digits, scratch_key
                 )
             for at in range(found):
                 combination = first + at if first >= 0 else first
@@ -323,13 +332,15 @@ def slot_of_step(step: Any, event: Any, points: Any, slot_count: Any, events: An
 
 
 @leaf
-def collect_slots(event: Any, count: Any, tables: Any, events: Any, scratch: Any, how: Any) -> Any:
-    """Add clusters of slots from `cursor` on to `count` pending places; return (count, all added)."""
-    cursor, places = scratch.cursor, scratch.places
-    slots, points, mine, blob_words = tables.slots, tables.points, tables.partition_mine, tables.blob
+def collect_slots(
+    event: Any, count: Any, slotted: Any, events: Any, cursor: Any, places: Any, mine: Any, how: Any
+) -> Any:
+    """Add clusters of slots from `cursor` on to `count` pending places.
+
+    `slotted` are Slots, Points and the blob. Return (count, all added).
+    """
+    slots, points, blob_words = slotted
     ask, all_mine = how
-    if slots.cluster_start.shape[0] == 0:
-        return count, True
     slot_count = slots.access_start.shape[0] - 1
     for step in range(cursor[CURSOR_STEP], step_count(event, events)):
         slot = slot_of_step(np.int64(step), event, points, slot_count, events)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels._jit import leaf, routine
 from pubsub_cluster.workers.kernels.tables import (
     NO_DIGIT,
     PAIR_FAILS,
@@ -56,7 +56,7 @@ def set_options(code: Any, first: Any, stop: Any, digits: Any) -> None:
         digits.option_count[code] = stop - first
 
 
-@kernel
+@routine
 def scatter_several(
     attribute: Any, span: Any, room: Any, points: Any, entry_label: Any, facts: Any, digits: Any
 ) -> Any:
@@ -97,10 +97,10 @@ def list_cells(attribute: Any, span: Any, room: Any, slices: Any, entry_label: A
 
 @leaf
 def scatter_runs(
-    event: Any, has_cells: Any, points: Any, slices: Any, events: Any, facts: Any, digits: Any
+    event: Any, has_cells: Any, points: Any, slices: Any, entries: Any, facts: Any, digits: Any
 ) -> None:
     """List the options of attributes with several values, and the cells of all."""
-    entry_start, entry_attribute, entry_label = events
+    entry_start, entry_attribute, entry_label = entries
     entry = entry_start[event]
     stop = entry_start[event + 1]
     room = np.int64(0)
@@ -118,23 +118,11 @@ def scatter_runs(
 
 
 @leaf
-def flag_tests(event: Any, pair: Any, flags: Any, entries: Any, flag_pair: Any) -> None:
-    """Write `pair` to the flags of the tests, other than points and bits, that hold for an event."""
+def scatter(
+    event: Any, points: Any, slices: Any, entries: Any, facts: Any, flag_pair: Any, digits: Any
+) -> None:
+    """Write labels, digits and flags of an event into scratch; `entries` as in EventTables."""
     entry_start, entry_attribute, entry_label = entries
-    for entry in range(entry_start[event], entry_start[event + 1]):
-        base = flags.flag_base[Index(entry_attribute[Index(entry)])]
-        if base >= 0:
-            at = base + entry_label[Index(entry)]
-            for number in range(flags.flag_start[Index(at)], flags.flag_start[Index(at + 1)]):
-                flag_pair[Index(flags.flag_test[Index(number)])] = pair
-
-
-@leaf
-def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
-    """Write labels, digits and flags of one event into scratch."""
-    points, slices = tables.points, tables.slices
-    entry_start, entry_attribute, entry_label = events.entry_start, events.entry_attribute, events.entry_label
-    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
     previous = np.int32(-1)
     has_cells = slices.slice_label.shape[0] != 0
     is_plain = not has_cells
@@ -149,24 +137,41 @@ def scatter(event: Any, tables: Any, events: Any, scratch: Any) -> None:
         is_plain &= attribute != previous
         previous = attribute
     if not is_plain:
-        scatter_runs(
-            event, has_cells, points, slices, (entry_start, entry_attribute, entry_label), facts, digits
-        )
-    bit_base = points.attribute_point[points.attribute_point.shape[0] - 1]
-    for at in range(events.bit_start[event], events.bit_start[event + 1]):
-        flag_pair[bit_base + events.bit[at]] = PAIR_HOLDS
-    if tables.flags.flag_test.shape[0] > 0:
-        flag_tests(
-            event, np.uint16(PAIR_HOLDS), tables.flags, (entry_start, entry_attribute, entry_label), flag_pair
-        )
+        scatter_runs(event, has_cells, points, slices, entries, facts, digits)
 
 
 @leaf
-def clear(event: Any, tables: Any, events: Any, scratch: Any) -> None:
+def flag_tests(event: Any, pair: Any, flags: Any, entries: Any, flag_pair: Any) -> None:
+    """Write `pair` to the flags of the tests, other than points and bits, that hold for an event."""
+    entry_start, entry_attribute, entry_label = entries
+    for entry in range(entry_start[event], entry_start[event + 1]):
+        base = flags.flag_base[Index(entry_attribute[Index(entry)])]
+        if base >= 0:
+            at = base + entry_label[Index(entry)]
+            for number in range(flags.flag_start[Index(at)], flags.flag_start[Index(at + 1)]):
+                flag_pair[Index(flags.flag_test[Index(number)])] = pair
+
+
+@leaf
+def set_flags(
+    event: Any, entries: Any, bits: Any, attribute_point: Any, flags: Any, flag_pair: Any, pair: Any
+) -> None:
+    """Write `pair`, `PAIR_HOLDS` or `PAIR_FAILS`, to the flags that hold for an event, except points."""
+    bit_start, bit = bits
+    base = np.int64(attribute_point[attribute_point.shape[0] - 1])
+    for at in range(bit_start[event], bit_start[event + 1]):
+        flag_pair[base + bit[at]] = pair
+    if flags.flag_test.shape[0] > 0:
+        flag_tests(event, np.uint16(pair), flags, entries, flag_pair)
+
+
+@leaf
+def clear(
+    event: Any, entry_start: Any, entry_attribute: Any, label_of: Any, flag_pair: Any, digits: Any
+) -> None:
     """Undo `scatter`."""
-    digits, flag_pair, label_of = scratch.digits, scratch.flag_pair, scratch.facts.label_of
-    for entry in range(events.entry_start[event], events.entry_start[event + 1]):
-        attribute = events.entry_attribute[Index(entry)]
+    for entry in range(entry_start[event], entry_start[event + 1]):
+        attribute = entry_attribute[Index(entry)]
         code = Index(2 * attribute)
         point = digits.digit_of[code]
         if point >= 0:
@@ -177,13 +182,6 @@ def clear(event: Any, tables: Any, events: Any, scratch: Any) -> None:
         label_of[Index(attribute)] = 0
         digits.digit_of[code] = NO_DIGIT
         digits.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
-    attribute_point = tables.points.attribute_point
-    bit_base = attribute_point[attribute_point.shape[0] - 1]
-    for at in range(events.bit_start[event], events.bit_start[event + 1]):
-        flag_pair[bit_base + events.bit[at]] = PAIR_FAILS
-    if tables.flags.flag_test.shape[0] > 0:
-        entries = events.entry_start, events.entry_attribute, events.entry_label
-        flag_tests(event, np.uint16(PAIR_FAILS), tables.flags, entries, flag_pair)
 
 
 @leaf

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels._jit import leaf, routine
 
 WORD_BYTES = 8
 # Odd numbers without structure, for hashing by multiplication.
@@ -159,7 +159,7 @@ def same_tails(a: Any, a_start: Any, b: Any, b_start: Any, size: Any) -> Any:
     return load_word(a, a_start + last) == load_word(b, b_start + last)
 
 
-@kernel
+@routine
 def utf8_class(data: Any, start: Any, stop: Any) -> Any:
     """Return ASCII, MULTIBYTE or INVALID for ``data[start:stop]`` (no surrogates, shortest forms only)."""
     at = start
