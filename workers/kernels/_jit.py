@@ -105,13 +105,13 @@ def routine(function: F) -> F:
     An array is passed to it as seven words. Python cannot call it: the code for that, which nobody would run,
     takes as long to compile as the function.
     """
-    options = {**_OPTIONS, "no_cpython_wrapper": True}
+    options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
     return cast(F, compiled)
 
 
 def leaf(function: F) -> F:
     """Compile a function that only kernels call, and put its code into each caller; else as `routine`."""
-    options = {**_OPTIONS, "no_cpython_wrapper": True, "forceinline": True}
+    options: dict[str, Any] = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
     return cast(F, compiled)

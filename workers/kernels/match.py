@@ -25,7 +25,7 @@ from pubsub_cluster.shm.blob import (
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match, program_holds
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_bits, set_tests
+from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
 from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS, Index
 
 SIMPLE_COLUMNS_MAX = 4
@@ -138,15 +138,12 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     slotted = tables.slots, points, blob
     telling = tables.row_many, scratch.row_stamp, tables.programs, scratch.program_stamp, scratch.stack
     given = tables.tests, facts, events.entry_label
-    has_tests = tables.flags.flag_test.shape[0] != 0
     has_slots = tables.slots.cluster_start.shape[0] != 0
     event_count = events.entry_start.shape[0] - 1
     count = np.int64(out_start[first_event])
     for event in range(first_event, event_count):
         scatter(event, points, slices, entries, facts, flag_pair, digits)
-        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_HOLDS)
-        if has_tests:
-            set_tests(event, tables.flags, entries, flag_pair, PAIR_HOLDS)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
         cursor[CURSOR_ENTRY] = entries[0][event]
@@ -167,9 +164,7 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             count = check_places(
                 pending, blob, telling, given, (parts, digits, probes), places, survivor, out
             )
-        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_FAILS)
-        if has_tests:
-            set_tests(event, tables.flags, entries, flag_pair, PAIR_FAILS)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
         clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
         if count > out_row.shape[0]:
             return OVERFLOW, event

@@ -14,7 +14,7 @@ from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_bits
+from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
 from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
 
 PROBES, PLACES, CANDIDATES = 0, 1, 2
@@ -79,23 +79,25 @@ def observe_events(
     slots = work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
     bits = events.bit_start, events.bit
-    points, blob, mine = tables.points, tables.blob, tables.partition_mine
+    points, areas, blob, mine = tables.points, tables.areas, tables.blob, tables.partition_mine
     facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
     cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
-    keyed = tables.parts, tables.areas, tables.attribute_table, points.attribute_point
+    keyed = tables.parts, areas, tables.attribute_table, points.attribute_point
     probing = digits, probes, scratch.key, cursor
     slotted = tables.slots, points, blob
-    seen = places, blob, (tables.tests, facts, events.entry_label), scratch.survivor
+    given = tables.tests, scratch.facts, events.entry_label
+    seen = places, blob, given, scratch.survivor
     for event in range(stop):
         scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
-        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_HOLDS)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
         cursor[CURSOR_ENTRY] = entries[0][event]
+        entry_stop = entries[0][event + 1]
         tables_done = False
         while not tables_done:
             direct_count, hash_count, tables_done = collect_probes(
-                entries[0][event + 1], events.entry_attribute, keyed, probing, mine, how
+                entry_stop, events.entry_attribute, keyed, probing, mine, how
             )
             # One at a time, so that it is known which table a place belongs to.
             for number in range(direct_count + hash_count):
@@ -108,12 +110,20 @@ def observe_events(
                     probes.hash_at[0] = probes.hash_at[number - direct_count]
                     line = np.int64(probes.hash_table[number - direct_count])
                 work[line, PROBES] += 1
-                alone = np.int64(is_direct), np.int64(not is_direct)
-                found = resolve_probes(alone, tables.areas, blob, probes, places, False)
-                add_places(line, found, seen, work)
+                probes.direct_at[0] = probes.direct_at[number]
+                alone = np.int64(1), np.int64(0)
+                found = resolve_probes(alone, areas, blob, probes, places, False)
+                add_places(line, np.int64(0), found, seen, work)
+            for number in range(hash_count):
+                line = np.int64(probes.hash_table[number])
+                work[line, PROBES] += 1
+                probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
+                alone = np.int64(0), np.int64(1)
+                found = resolve_probes(alone, areas, blob, probes, places, False)
+                add_places(line, np.int64(0), found, seen, work)
         done = tables.slots.cluster_start.shape[0] == 0
         while not done:
             pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
-            add_places(np.int64(slots), pending, seen, work)
-        set_bits(event, bits, points.attribute_point, flag_pair, PAIR_FAILS)
+            add_places(np.int64(slots), np.int64(0), pending, seen, work)
+        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
         clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)

@@ -141,24 +141,28 @@ def scatter(
 
 
 @leaf
-def set_bits(event: Any, bits: Any, attribute_point: Any, flag_pair: Any, holds: Any) -> None:
-    """Set or clear the flags of an event's bits, `PAIR_HOLDS` or `PAIR_FAILS`."""
-    bit_start, bit = bits
-    base = np.int64(attribute_point[attribute_point.shape[0] - 1])
-    for at in range(bit_start[event], bit_start[event + 1]):
-        flag_pair[base + bit[at]] = holds
-
-
-@leaf
-def set_tests(event: Any, flags: Any, entries: Any, flag_pair: Any, holds: Any) -> None:
-    """Set or clear the flags of the tests, other than points and bits, that an event passes."""
+def flag_tests(event: Any, pair: Any, flags: Any, entries: Any, flag_pair: Any) -> None:
+    """Write `pair` to the flags of the tests, other than points and bits, that hold for an event."""
     entry_start, entry_attribute, entry_label = entries
     for entry in range(entry_start[event], entry_start[event + 1]):
         base = flags.flag_base[Index(entry_attribute[Index(entry)])]
         if base >= 0:
             at = base + entry_label[Index(entry)]
             for number in range(flags.flag_start[Index(at)], flags.flag_start[Index(at + 1)]):
-                flag_pair[Index(flags.flag_test[Index(number)])] = holds
+                flag_pair[Index(flags.flag_test[Index(number)])] = pair
+
+
+@leaf
+def set_flags(
+    event: Any, entries: Any, bits: Any, attribute_point: Any, flags: Any, flag_pair: Any, pair: Any
+) -> None:
+    """Write `pair`, `PAIR_HOLDS` or `PAIR_FAILS`, to the flags that hold for an event, except points."""
+    bit_start, bit = bits
+    base = np.int64(attribute_point[attribute_point.shape[0] - 1])
+    for at in range(bit_start[event], bit_start[event + 1]):
+        flag_pair[base + bit[at]] = pair
+    if flags.flag_test.shape[0] > 0:
+        flag_tests(event, np.uint16(pair), flags, entries, flag_pair)
 
 
 @leaf
