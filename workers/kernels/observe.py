@@ -49,10 +49,10 @@ def table_of_item(item: Any, direct_area: Any, direct_table: Any) -> Any:
 
 
 @leaf
-def add_places(line: Any, count: Any, seen: Any, work: Any) -> None:
-    """Add the pending places to line `line` of the counts."""
+def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
+    """Add the pending places [first, stop) to line `line` of the counts."""
     places, blob, given, survivor = seen
-    for number in range(count):
+    for number in range(first, stop):
         work[line, PLACES] += 1
         work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob, given, survivor)
 
@@ -100,15 +100,8 @@ def observe_events(
                 entry_stop, events.entry_attribute, keyed, probing, mine, how
             )
             # One at a time, so that it is known which table a place belongs to.
-            for number in range(direct_count + hash_count):
-                is_direct = number < direct_count
-                if is_direct:
-                    probes.direct_at[0] = probes.direct_at[number]
-                    line = table_of_item(probes.direct_at[0], direct_area, direct_table)
-                else:
-                    probes.hash_key[0] = probes.hash_key[number - direct_count]
-                    probes.hash_at[0] = probes.hash_at[number - direct_count]
-                    line = np.int64(probes.hash_table[number - direct_count])
+            for number in range(direct_count):
+                line = table_of_item(probes.direct_at[number], direct_area, direct_table)
                 work[line, PROBES] += 1
                 probes.direct_at[0] = probes.direct_at[number]
                 alone = np.int64(1), np.int64(0)
