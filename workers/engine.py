@@ -183,7 +183,7 @@ class _Base:
         stop = min(event_count, encoded.event_count)
         events = EventTables(*encoded[1:])
         observe_kernels.observe_events(
-            self._tables, events, self._scratch, stop, self._all_mine, self._direct, work
+            self._tables, events, self._scratch, stop, (True, self._all_mine), self._direct, work
         )
         return Observation(stop, work)
 

@@ -59,7 +59,7 @@ def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
 
 @kernel
 def observe_events(
-    tables: Any, events: Any, scratch: Any, stop: Any, all_mine: Any, direct: Any, work: Any
+    tables: Any, events: Any, scratch: Any, stop: Any, how: Any, direct: Any, work: Any
 ) -> None:
     """Add up what the first events of a batch take.
 
@@ -68,13 +68,13 @@ def observe_events(
     events       EventTables                                                             in
     scratch      Scratch                                                                 in/out
     stop         int, events to look at                                                  in
-    all_mine     bool, whether all partitions are this shard's                           in
+    how          (ask, all_mine), as in `match_events`                                   in
     direct       (area int64[d], table int32[d]) of the direct tables, areas ascending   in
     work         int64[T + 1, KINDS]: probes, places, candidates of each table, then     in/out
                  of the slots
     ===========  ======================================================================  ======
     """
-    how = False, all_mine
+    ask = how[0]
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
@@ -105,14 +105,14 @@ def observe_events(
                 work[line, PROBES] += 1
                 probes.direct_at[0] = probes.direct_at[number]
                 alone = np.int64(1), np.int64(0)
-                found = resolve_probes(alone, areas, blob, probes, places, False)
+                found = resolve_probes(alone, areas, blob, probes, places, ask)
                 add_places(line, np.int64(0), found, seen, work)
             for number in range(hash_count):
                 line = np.int64(probes.hash_table[number])
                 work[line, PROBES] += 1
                 probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
                 alone = np.int64(0), np.int64(1)
-                found = resolve_probes(alone, areas, blob, probes, places, False)
+                found = resolve_probes(alone, areas, blob, probes, places, ask)
                 add_places(line, np.int64(0), found, seen, work)
         done = tables.slots.cluster_start.shape[0] == 0
         while not done:
