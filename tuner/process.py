@@ -20,6 +20,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.layout import write_layout
 from pubsub_cluster.shm.lifeline import tie_to_parent
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
@@ -65,6 +66,7 @@ class TunerLoop:
                     self._sample(chunk_idx)
                 case wire.Fold():
                     self._fold(message)
+                    give_back_memory()
                 case wire.TunerShutdown():
                     self._context.destroy(linger=0)
                     return 0
