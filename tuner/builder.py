@@ -23,6 +23,7 @@ from pubsub_cluster.shm.code_space import (
     gather_predicates,
 )
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.tuner.access import Ways, find_ways, program_access
 from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
@@ -192,10 +193,12 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
     packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob)
     row_count = len(work.source.row_catalogue)
     times = np.zeros(row_count, np.uint8)
+    give_back_memory()  # Without this what the steps leave behind adds up to more than the result.
     for number, table in enumerate(by_anchor):
         mine = by_table.pop()
         radix = radices(schemas[table], predicates, configuration)
         _count_rows(times, packer.add(work.clauses(mine), work.source.rows_of(mine), codes[number], radix))
+        give_back_memory()
     mine = by_table.pop()
     entries = slot_entries(work.clauses(mine), work.source.rows_of(mine), ways, order, _program_slots(work))
     _count_rows(times, entries.target[entries.target >= 0])
