@@ -122,6 +122,7 @@ class WorkerLoop:
             CatalogueReader.attach(setup.catalogue_segment), self._schema, self._limits
         )
         self._engine.warm_up()
+        give_back_memory()
         self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
 
     def _match(self, task: wire.Task) -> None:
