@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from pubsub_cluster.benchmarks.measure import PeakMemory
 from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
 from pubsub_cluster.language.batch import check_payload, payload_from_columns, payload_from_json
 from pubsub_cluster.language.limits import Limits
@@ -42,6 +43,8 @@ class Loaded(NamedTuple):
     counts : CatalogueCounts
     load_s, build_s : float
         Seconds of appending the columns and of building.
+    build_peak_bytes : int or None
+        The most memory that building took, the layout among it; the catalogue was there before.
     """
 
     catalogue: CatalogueReader
@@ -50,6 +53,7 @@ class Loaded(NamedTuple):
     counts: Any
     load_s: float
     build_s: float
+    build_peak_bytes: int | None = None
 
     @property
     def index_bytes(self) -> int:
@@ -77,13 +81,14 @@ def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Lo
     if sample_events is not None:
         for first in range(0, min(sample_events.size, SAMPLE_EVENTS), SAMPLE_BATCH):
             sample.add(sample_events.slice(first, first + SAMPLE_BATCH).raw())
-    begin = time.perf_counter()
-    layout = build_layout(catalogue, counts, 1, sample, GENERATION, **build_options)
-    build_s = time.perf_counter() - begin
+    with PeakMemory() as memory:
+        begin = time.perf_counter()
+        layout = build_layout(catalogue, counts, 1, sample, GENERATION, **build_options)
+        build_s = time.perf_counter() - begin
     engine = MatchEngine(catalogue, EMPTY_SCHEMA, Limits(matches_per_batch_max=MATCHES_MAX))
     engine.warm_up()
     engine.attach_layout(GENERATION, layout)
-    return Loaded(catalogue, layout, engine, counts, load_s, build_s)
+    return Loaded(catalogue, layout, engine, counts, load_s, build_s, memory.taken_bytes)
 
 
 def _rows_for(rules: Rules) -> int:

@@ -11,12 +11,50 @@ import gc
 import statistics
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from pubsub_cluster.shm.memory import give_back_memory
+
 I8 = npt.NDArray[np.int64]
+_STATUS, _CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class PeakMemory:
+    """The most resident memory that a block of work took beyond what there was before.
+
+    The kernel keeps the mark, so nothing is sampled and the work is not slowed down. What earlier work has
+    freed goes back to the system first, or the block would seem to need less.
+
+    Attributes
+    ----------
+    taken_bytes : int or None
+        After the block; None where the kernel does not let a process reset its mark.
+    """
+
+    taken_bytes: int | None = None
+
+    def __enter__(self) -> PeakMemory:
+        give_back_memory()
+        try:
+            _CLEAR_REFS.write_text("5")
+            self._before_bytes = _status_bytes("VmRSS")
+        except OSError:
+            self._before_bytes = -1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before_bytes >= 0:
+            self.taken_bytes = _status_bytes("VmHWM") - self._before_bytes
+
+
+def _status_bytes(name: str) -> int:
+    """Return a size that the kernel tells of this process."""
+    found = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+    return int(found[name].split()[0]) << 10
 
 
 class Run(Protocol):

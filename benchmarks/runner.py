@@ -255,6 +255,7 @@ def _report(
         "index_bytes_per_subscription": index,
         "index_bytes": loaded.index_bytes,
         "build_s": loaded.build_s,
+        "build_peak_ratio": loaded.build_peak_bytes and loaded.build_peak_bytes / loaded.index_bytes,
         "load_s": loaded.load_s,
         "floor_us_per_event": timings[FLOOR].best,
         "floor_lines_per_event": facts["lines"],

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import orjson
+
 from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.protocol import Buffer, error_frames, reply_frames
 
 Key: TypeAlias = tuple[str, ...]
 REPLIES_MAX = 4_096
-REPLIES_SIZE_BYTES_MAX = 64 << 20
+REPLIES_SIZE_BYTES_MAX = 16 << 20
 REPLY_KEPT_SIZE_BYTES_MAX = REPLIES_SIZE_BYTES_MAX // 4
 HEADER_SIZE_BYTES_GUESS = 512
 
@@ -32,17 +34,23 @@ class Reply:
         Header fields of a good reply; unused when `error` is set.
     buffers : sequence of bytes-like
     error : PubSubError or None
+    encoded : mapping of str to bytes, optional
+        Further header fields, long ones: as JSON they take a fraction of the memory of dictionaries.
     """
 
     fields: Mapping[str, Any]
     buffers: Sequence[Buffer] = ()
     error: PubSubError | None = None
+    encoded: Mapping[str, bytes] | None = None
 
     def frames(self, request: str) -> list[Buffer]:
         """Return the frames that answer `request`."""
         if self.error is not None:
             return error_frames(request, self.error)
-        return reply_frames(request, self.fields, self.buffers)
+        if self.encoded is None:
+            return reply_frames(request, self.fields, self.buffers)
+        encoded = {name: orjson.Fragment(value) for name, value in self.encoded.items()}
+        return reply_frames(request, {**self.fields, **encoded}, self.buffers)
 
     def error_body(self) -> dict[str, Any]:
         """Return the error as a dictionary; empty for a good reply."""
@@ -50,11 +58,13 @@ class Reply:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that keeping it takes, roughly for the header and exactly for the buffers."""
+        """Memory that keeping it takes, roughly for `fields` and exactly for the rest."""
         size_bytes = HEADER_SIZE_BYTES_GUESS + sum(map(len, self.buffers))
         for value in self.fields.values():
             if type(value) is list or type(value) is dict:
                 size_bytes += HEADER_SIZE_BYTES_GUESS * len(value)
+        if self.encoded is not None:
+            size_bytes += sum(map(len, self.encoded.values()))
         return size_bytes
 
 
@@ -62,6 +72,11 @@ def defect(condition: str, error: Exception) -> Reply:
     """Return the refusal for a fault of ours: the one who asked learns of it, the cluster goes on."""
     remedy = "This is a defect: report it with the coordinator's messages."
     return Reply({}, error=ClusterError(condition, seen=repr(error), remedy=remedy))
+
+
+def change_reply(results: list[dict[str, Any]], version: int) -> Reply:
+    """Return the answer to a request that changes the catalogue."""
+    return Reply({"version": version}, encoded={"results": orjson.dumps(results)})
 
 
 class Waiting(enum.Enum):

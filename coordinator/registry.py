@@ -142,7 +142,6 @@ class Registry:
         self._next_version += 1
         self._overlay[change.subscription_id] = (change.version, live)
         self._staged.append(Staged(change, form, room))
-        self._staged_room = CatalogueCounts(*map(add, self._staged_room, room))
 
     def _new_id(self, given: Any, handle: int) -> str:
         if given is None:
@@ -189,7 +188,9 @@ class Registry:
     def _take_room(self, change: Change, form: NormalForm) -> CatalogueCounts:
         """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""
         room = _room_at_most(change, form)
-        self.catalogue.ensure_room(CatalogueCounts(*map(add, self._staged_room, room)))
+        all_rooms = CatalogueCounts(*map(add, self._staged_room, room))
+        self.catalogue.ensure_room(all_rooms)
+        self._staged_room = all_rooms
         return room
 
     def apply(self, change_count: int) -> None:
@@ -207,7 +208,9 @@ class Registry:
             self.version = change.version
             if self._overlay.get(change.subscription_id, (0, None))[0] == change.version:
                 del self._overlay[change.subscription_id]
-            self._staged_room = CatalogueCounts(*map(sub, self._staged_room, entry.room))
+        if staged:
+            taken = map(sum, zip(*(entry.room for entry in staged), strict=True))
+            self._staged_room = CatalogueCounts(*map(sub, self._staged_room, taken))
         self.live_count = len(self._live)
 
     def _apply_one(self, change: Change, next_row: int) -> int:

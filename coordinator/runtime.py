@@ -19,7 +19,7 @@ from typing import Any
 
 from pubsub_cluster.coordinator import instructions as todo
 from pubsub_cluster.coordinator import status as status_page
-from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting, defect
+from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting, change_reply, defect
 from pubsub_cluster.coordinator.backend import TUNER, Backend
 from pubsub_cluster.coordinator.batches import BatchDesk
 from pubsub_cluster.coordinator.changes import ChangeDesk
@@ -43,6 +43,7 @@ from pubsub_cluster.language.errors import (
     error_from_dict,
 )
 from pubsub_cluster.language.protocol import Message, Op
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
@@ -224,7 +225,7 @@ class Coordinator:
     def _answer_change(self, key: Key, fields: dict[str, Any]) -> None:
         # Once an item took effect the answer stays: sent again, the request must not be carried out twice.
         kept = any(result["ok"] or result["error"]["code"] not in NOT_KEPT for result in fields["results"])
-        reply = Reply(fields)
+        reply = change_reply(**fields)
         identity, request = self.window.finish(key, reply, keep=kept or not fields["results"])
         self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
         self.frontend.send(identity, reply.frames(request))
@@ -337,6 +338,7 @@ class Coordinator:
         self.resources.count.add("generations", 1)
         base_rows = self.scheduler.generations[generation].base_counts[0]
         self.tuner.policy.published(base_rows, time.monotonic())
+        give_back_memory()
 
     def _catalogue_changed(self) -> None:
         rows, removed = self.resources.catalogue.counts().rows, self.registry.removed_count

@@ -251,11 +251,23 @@ def layout_lengths(arrays: LayoutArrays) -> dict[str, int]:
 
 
 def write_layout(arrays: LayoutArrays, owner: Owner) -> FamilySegment:
-    """Copy a layout into a new shared segment; complete when this returns.
+    """Copy a layout into a new shared segment; see `move_layout`."""
+    return move_layout(list(arrays), layout_lengths(arrays), arrays.generation, owner)
+
+
+def move_layout(columns: list[Any], lengths: dict[str, int], generation: int, owner: Owner) -> FamilySegment:
+    """Move a layout into a new shared segment; complete when this returns.
+
+    Each array is let go of when it is copied, so that the layout is not in memory twice unless the caller
+    keeps it.
 
     Parameters
     ----------
-    arrays : LayoutArrays
+    columns : list of arrays
+        As in `LayoutView`; empty afterwards.
+    lengths : dict of str to int
+        Their `layout_lengths`.
+    generation : int
     owner : Owner
         Process that answers for the segment.
 
@@ -269,10 +281,11 @@ def write_layout(arrays: LayoutArrays, owner: Owner) -> FamilySegment:
     SegmentError
         Not enough room, or the generation exists.
     """
-    made = FamilySegment.create("layout", layout_lengths(arrays), arrays.generation, owner)
+    made = FamilySegment.create("layout", lengths, generation, owner, reserve=False)
     try:
-        for name, column in zip(LayoutView._fields, arrays, strict=True):
-            made.column(name)[:] = column
+        for name in reversed(LayoutView._fields):
+            made.reserve_column(name, 0, len(columns[-1]))
+            made.column(name)[:] = columns.pop()
     except BaseException:
         made.unlink()
         raise

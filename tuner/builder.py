@@ -23,6 +23,7 @@ from pubsub_cluster.shm.code_space import (
     gather_predicates,
 )
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.tuner.access import Ways, find_ways, program_access
 from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
@@ -185,21 +186,21 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
     anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
     by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
     codes = [part_codes(schemas[table]) for table in by_anchor]
-    clause, bound = _by_table(_assign(work, codes, lookup), len(codes))
+    by_table = _by_table(_assign(work, codes, lookup), len(codes))
 
     order = residual_order(predicates, ways)
     blob = BlobWriter(4 * work.source.clause_count + 1024)
     packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob)
     row_count = len(work.source.row_catalogue)
     times = np.zeros(row_count, np.uint8)
+    give_back_memory()  # Without this what the steps leave behind adds up to more than the result.
     for number, table in enumerate(by_anchor):
-        mine = clause[bound[number + 1] : bound[number + 2]]
+        mine = by_table.pop()
         radix = radices(schemas[table], predicates, configuration)
-        _count_rows(times, packer.add(work.clauses(mine), work.source.clause_row[mine], codes[number], radix))
-    mine = clause[bound[0] : bound[1]]
-    entries = slot_entries(
-        work.clauses(mine), work.source.clause_row[mine], ways, order, _program_slots(work)
-    )
+        _count_rows(times, packer.add(work.clauses(mine), work.source.rows_of(mine), codes[number], radix))
+        give_back_memory()
+    mine = by_table.pop()
+    entries = slot_entries(work.clauses(mine), work.source.rows_of(mine), ways, order, _program_slots(work))
     _count_rows(times, entries.target[entries.target >= 0])
     clusters = pack_entries(entries, predicates.test, False, blob)
     partition, cost = deal_clusters(clusters, ways.slot_probability, packer.partition_cost)
@@ -228,8 +229,8 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
     return _Indexed(columns, (times > 1).astype(np.uint8), packer.entry_count_max(clusters))
 
 
-def _by_table(table_of: I4, table_count: int) -> tuple[I4, I8]:
-    """Return the clauses by table, and the bounds of `SLOT` and of each table; block by block."""
+def _by_table(table_of: I4, table_count: int) -> list[I4]:
+    """Return the clauses of `SLOT` and of each table, the first table's last, each to be let go of alone."""
     counts = np.zeros((-(-len(table_of) // BLOCK_CLAUSES), table_count + 2), np.int64)
     blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(table_of), BLOCK_CLAUSES)]
     for number, block in enumerate(blocks):
@@ -241,7 +242,10 @@ def _by_table(table_of: I4, table_count: int) -> tuple[I4, I8]:
     for number, block in enumerate(blocks):
         order = np.argsort(table_of[block].astype(small), kind="stable")
         clause[expand_slices(start[number], counts[number])] = block.start + order
-    return clause, bound[1:]
+    return [
+        clause[bound[1] : bound[2]].copy(),
+        *(clause[bound[number] : bound[number + 1]].copy() for number in range(table_count + 1, 1, -1)),
+    ]
 
 
 def _starts(counts: list[int]) -> I4:

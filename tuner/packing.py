@@ -161,27 +161,31 @@ class TablePacker:
         self._multipliers += multiplier
         keys = table_keys(clauses, codes, multiplier, *self._known)
         entries = self._entries(clauses, row, keys, codes, is_exact)
+        entry_key, probability = keys.key, keys.probability
+        del clauses, row, keys  # the largest arrays are not needed while the blob is written
         sections = pack_entries(entries, self._test, True, self._blob)
+        target = entries.target
+        del entries
         self._entry_count_max = self.entry_count_max(sections)
         new = np.ones(len(sections.key), bool)
         new[1:] = sections.key[1:] != sections.key[:-1]
         key, position = sections.key[new], sections.start[new]
-        cost = self._spread_cost(keys, sections)
+        cost = self._spread_cost(entry_key, probability, sections)
         fits = len(position) == 0 or int(position[-1]) < DIRECT_WORDS_MAX
         if is_exact and fits and is_direct(radix, len(key)):
             size = int(np.prod(radix))
             direct = np.full(size, form.NO_POSITION, np.int32)
             direct[key] = position
             self._direct.append(direct)
-            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost, len(keys.key)))
+            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost, len(entry_key)))
             self._direct_size += size
         else:
             entry, capacity = make_hash(key, position)
             mode = same | (0 if is_exact else TABLE_INEXACT)
             self._hash.append(entry)
-            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost, len(keys.key)))
+            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost, len(entry_key)))
             self._hash_size += len(entry) // 2
-        return entries.target
+        return target
 
     def finish(self) -> PackedTables:
         """Return the columns."""
@@ -223,14 +227,14 @@ class TablePacker:
             None if is_exact else keys.digits,
         )
 
-    def _spread_cost(self, keys: TableKeys, sections: Sections) -> float:
+    def _spread_cost(self, key: I8, probability: F8, sections: Sections) -> float:
         """Add a table's expected cost to its partitions; return all of it."""
         count = len(self.partition_cost)
         table = len(self._rows)
-        partition = form.partition_of(table, form.mix_key(keys.key), count)
-        cost = np.bincount(partition, keys.probability * ENTRY_NS, minlength=count)
+        partition = form.partition_of(table, form.mix_key(key), count)
+        cost = np.bincount(partition, probability * ENTRY_NS, minlength=count)
         at = sections.entry
-        cost += np.bincount(partition[at], keys.probability[at] * CLUSTER_NS, minlength=count)
+        cost += np.bincount(partition[at], probability[at] * CLUSTER_NS, minlength=count)
         self.partition_cost += cost
         return float(cost.sum())
 

@@ -18,8 +18,9 @@ from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
-from pubsub_cluster.shm.layout import write_layout
+from pubsub_cluster.shm.layout import layout_lengths, move_layout
 from pubsub_cluster.shm.lifeline import tie_to_parent
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
@@ -65,6 +66,7 @@ class TunerLoop:
                     self._sample(chunk_idx)
                 case wire.Fold():
                     self._fold(message)
+                    give_back_memory()
                 case wire.TunerShutdown():
                     self._context.destroy(linger=0)
                     return 0
@@ -105,9 +107,12 @@ class TunerLoop:
                 constants=self._measured(counts.clauses),
             )
             built_s = time.perf_counter()
-            segment = write_layout(arrays, self._owner)
-            summary = {
-                **summarise(arrays, self._catalogue.attribute_name),
+            cost: list[float] = arrays.partition_cost.tolist()
+            summary = summarise(arrays, self._catalogue.attribute_name)
+            columns, lengths = list(arrays), layout_lengths(arrays)
+            del arrays
+            segment = move_layout(columns, lengths, request.generation, self._owner)
+            summary |= {
                 "constants": (self._constants or DEFAULT_CONSTANTS)._asdict(),
                 "constants_measured": self._constants is not None,
                 "sampled_events": self._events.event_count,
@@ -125,7 +130,6 @@ class TunerLoop:
             return
         name = segment.name
         segment.close()
-        cost: list[float] = arrays.partition_cost.tolist()
         self._say(wire.Built(request.generation, name, request.counts, request.version, cost, summary))
 
     def _measured(self, clause_count: int) -> CostConstants | None:

@@ -27,8 +27,8 @@ class Source(NamedTuple):
     columns : CatalogueColumns
     row_catalogue : int32[R]
         Catalogue row of each layout row; by handle.
-    clause_catalogue : int32[n]
-    clause_row : int32[n]
+    clause_catalogue, clause_row : int32[n] or None
+        Catalogue clause and layout row of each clause; None where each row has one clause, as most have.
     program_row : int64[G]
     program_start : int64[G+1]
     program_code : int32[]
@@ -37,8 +37,8 @@ class Source(NamedTuple):
 
     columns: Any
     row_catalogue: I4
-    clause_catalogue: I4
-    clause_row: I4
+    clause_catalogue: I4 | None
+    clause_row: I4 | None
     program_row: I8
     program_start: I8
     program_code: I4
@@ -46,7 +46,21 @@ class Source(NamedTuple):
     @property
     def clause_count(self) -> int:
         """Number of clauses."""
-        return len(self.clause_catalogue)
+        return len(self.row_catalogue if self.clause_row is None else self.clause_row)
+
+    def rows_of(self, picked: slice | I4 | I8) -> I4:
+        """Return the layout rows of picked clauses."""
+        if self.clause_row is not None:
+            return self.clause_row[picked]
+        if isinstance(picked, slice):
+            return np.arange(*picked.indices(self.clause_count), dtype=np.int32)
+        return picked.astype(np.int32, copy=False)
+
+    def catalogue_clauses(self, picked: slice | I4 | I8) -> I4 | I8:
+        """Return the catalogue's numbers of picked clauses."""
+        if self.clause_catalogue is not None:
+            return self.clause_catalogue[picked]
+        return clause_ranges(self.columns, self.row_catalogue[picked])[0]
 
 
 class Clauses(NamedTuple):
@@ -71,6 +85,9 @@ def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Sourc
     if not _ascend(columns.handle, rows):
         rows = rows[np.argsort(columns.handle[rows], kind="stable")]
     blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(rows), BLOCK_CLAUSES)]
+    if all((_clauses(columns, rows[block])[1] == 1).all() for block in blocks):
+        none = np.zeros(0, np.int64)
+        return Source(columns, rows, None, None, none, np.zeros(1, np.int64), np.zeros(0, np.int32))
     clause_total = sum(int(_clauses(columns, rows[block])[1].sum()) for block in blocks)
     clause, clause_row = np.empty(clause_total, np.int32), np.empty(clause_total, np.int32)
     program_rows, programs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -124,12 +141,11 @@ def literal_uses(source: Source, predicate_count: int) -> I8:
 
 def gather(source: Source, picked: Any) -> Clauses:
     """Return the literals of picked clauses (a slice or an array), numbered by the catalogue."""
-    clause = source.clause_catalogue[picked]
-    first, count = literal_ranges(source.columns, clause)
-    start = np.zeros(len(clause) + 1, np.int64)
+    first, count = literal_ranges(source.columns, source.catalogue_clauses(picked))
+    start = np.zeros(len(count) + 1, np.int64)
     np.cumsum(count, out=start[1:])
     literal = source.columns.literal[expand_slices(first, count)]
-    return Clauses(start, literal, np.repeat(np.arange(len(clause), dtype=np.int32), count))
+    return Clauses(start, literal, np.repeat(np.arange(len(count), dtype=np.int32), count))
 
 
 def renumbered(codes: I4, number: I4) -> I4:

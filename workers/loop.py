@@ -16,6 +16,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.counters import CounterWriter
 from pubsub_cluster.shm.layout import attach_layout
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.workers import messages as wire
@@ -99,6 +100,7 @@ class WorkerLoop:
                 self._say(wire.LayoutAttached(message.generation, lookups))
             case UnmapLayout(generation):
                 self._engine.drop_layout(generation)
+                give_back_memory()
             case Match(task):
                 self._match(task)
             case WritePage():
@@ -120,6 +122,7 @@ class WorkerLoop:
             CatalogueReader.attach(setup.catalogue_segment), self._schema, self._limits
         )
         self._engine.warm_up()
+        give_back_memory()
         self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
 
     def _match(self, task: wire.Task) -> None:
