@@ -97,6 +97,7 @@ def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
         attribute_table=frozen(layout.attribute_table),
         blob=frozen(layout.cluster_blob),
         row_many=frozen(layout.row_many),
+        many_max=int(layout.row_many.max(initial=0)),
         partition_mine=kernel_input(partition_mine, np.uint8),
     )
 

@@ -84,6 +84,7 @@ def observe_events(
     cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
     keyed = tables.parts, areas, tables.attribute_table, points.attribute_point
     probing = digits, probes, scratch.key, cursor
+    has_cells = tables.slices.slice_label.shape[0] != 0
     slotted = tables.slots, points, blob
     given = tables.tests, scratch.facts, events.entry_label
     seen = places, blob, given, scratch.survivor
@@ -119,4 +120,4 @@ def observe_events(
             pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
             add_places(np.int64(slots), np.int64(0), pending, seen, work)
         set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
-        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
+        clear((entries[0][event], entry_stop), entries[1], has_cells, facts.label_of, flag_pair, digits)
