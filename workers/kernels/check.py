@@ -185,6 +185,26 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, blob: Any, given: 
 
 
 @leaf
+def targets_of(start: Any, blob: Any) -> Any:
+    """Return the word of the first target of a section."""
+    head = blob[start]
+    flag_columns = np.int64((head >> FLAG_SHIFT) & COUNT_MASK)
+    interval_columns = np.int64((head >> INTERVAL_SHIFT) & COUNT_MASK)
+    test_columns = np.int64((head >> TEST_SHIFT) & COUNT_MASK)
+    at = np.int64(start) + 1
+    if (head & HEAD_LONG) != 0:
+        flag_columns, interval_columns, test_columns = blob[at], blob[at + 1], blob[at + 2]
+        at += 3
+    if (head & HEAD_LABELS) != 0:
+        at += 1 + blob[at]
+    columns = flag_columns + 3 * interval_columns + test_columns
+    if (head & HEAD_RUNS) != 0:
+        at += 1 + 2 * blob[at]
+        columns -= 1
+    return at + columns * (head & ENTRY_MASK)
+
+
+@leaf
 def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
     """Check a section of any shape; list the entries that hold in `survivor`.
 

@@ -149,7 +149,9 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
         if tables.many_max < once_from:
             once_from = MANY_CLAUSES + 1
         telling = row_many, row_stamp, programs, program_stamp, stack, np.int64(once_from)
-        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
+        set_flags(
+            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_HOLDS)
+        )
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
         cursor[CURSOR_ENTRY] = entries[0][event]
@@ -170,7 +172,9 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             count = check_places(
                 pending, blob, telling, given, (parts, digits, probes), places, survivor, out
             )
-        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
+        set_flags(
+            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_FAILS)
+        )
         clear((entries[0][event], entry_stop), entries[1], has_cells, facts.label_of, flag_pair, digits)
         if count > out_row.shape[0]:
             return OVERFLOW, event

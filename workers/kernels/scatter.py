@@ -166,7 +166,7 @@ def set_flags(
     for at in range(bit_start[event], bit_start[event + 1]):
         flag_pair[base + bit[at]] = pair
     if flags.flag_test.shape[0] > 0:
-        flag_tests(event, np.uint16(pair), flags, entries, flag_pair)
+        flag_tests(event, pair, flags, entries, flag_pair)
 
 
 @leaf
