@@ -40,6 +40,10 @@ the last are those of the table before."""
 
 NO_POSITION = -1
 
+MANY_KEYS, MANY_CLAUSES = 1, 2
+"""Of `row_many`: one clause under several keys, of which an event with one value per attribute has one at
+most; several clauses, any of which may lead to the row."""
+
 _LOW_WORD = 0xFFFFFFFF
 _LOW_FACTOR, _HIGH_FACTOR = 0x27D4EB2F, 0x165667B1
 _TABLE_FACTOR = 40_503

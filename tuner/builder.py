@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pubsub_cluster.shm.blob import MANY_CLAUSES, MANY_KEYS
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import (
     I4,
@@ -226,7 +227,9 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
         "cluster_blob": blob.words,
         "partition_cost": cost,
     }
-    return _Indexed(columns, (times > 1).astype(np.uint8), packer.entry_count_max(clusters))
+    clause_count = np.bincount(work.source.clause_row[clause[bound[0] :]], minlength=row_count)
+    row_many = np.where(times > 1, np.where(clause_count > 1, MANY_CLAUSES, MANY_KEYS), 0)
+    return _Indexed(columns, row_many.astype(np.uint8), packer.entry_count_max(clusters))
 
 
 def _by_table(table_of: I4, table_count: int) -> list[I4]:

@@ -97,6 +97,7 @@ def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
         attribute_table=frozen(layout.attribute_table),
         blob=frozen(layout.cluster_blob),
         row_many=frozen(layout.row_many),
+        many_max=int(layout.row_many.max(initial=0)),
         partition_mine=kernel_input(partition_mine, np.uint8),
     )
 
@@ -183,7 +184,7 @@ class _Base:
         stop = min(event_count, encoded.event_count)
         events = EventTables(*encoded[1:])
         observe_kernels.observe_events(
-            self._tables, events, self._scratch, stop, (True, self._all_mine), self._direct, work
+            self._tables, events, self._scratch, stop, self._all_mine, self._direct, work
         )
         return Observation(stop, work)
 

@@ -185,6 +185,26 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, blob: Any, given: 
 
 
 @leaf
+def targets_of(start: Any, blob: Any) -> Any:
+    """Return the word of the first target of a section."""
+    head = blob[start]
+    flag_columns = np.int64((head >> FLAG_SHIFT) & COUNT_MASK)
+    interval_columns = np.int64((head >> INTERVAL_SHIFT) & COUNT_MASK)
+    test_columns = np.int64((head >> TEST_SHIFT) & COUNT_MASK)
+    at = np.int64(start) + 1
+    if (head & HEAD_LONG) != 0:
+        flag_columns, interval_columns, test_columns = blob[at], blob[at + 1], blob[at + 2]
+        at += 3
+    if (head & HEAD_LABELS) != 0:
+        at += 1 + blob[at]
+    columns = flag_columns + 3 * interval_columns + test_columns
+    if (head & HEAD_RUNS) != 0:
+        at += 1 + 2 * blob[at]
+        columns -= 1
+    return at + columns * (head & ENTRY_MASK)
+
+
+@leaf
 def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
     """Check a section of any shape; list the entries that hold in `survivor`.
 
@@ -241,46 +261,33 @@ def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
 
 @leaf
 def check_flags(start: Any, blob: Any, flag: Any, survivor: Any) -> Any:
-    """Check a section with up to four flag columns and nothing else; as `check_section`."""
+    """Check a section with flag columns and nothing else; as `check_section`.
+
+    No branch on a flag: whether it holds is unpredictable, and a wrong guess costs as much as ten entries.
+    """
     head = blob[Index(start)]
     n = head & ENTRY_MASK
     columns = head >> FLAG_SHIFT
-    first = start + 1
-    targets = first + columns * n
-    count = 0
+    at = start + 1
+    targets = at + columns * n
+    count = np.int64(0)
     if columns == 0:
         for entry in range(n):
             survivor[Index(entry)] = entry
-        count = n
-    elif columns == 1:
-        for at in range(first, first + n):
-            if flag[Index(blob[Index(at)])] != 0:
-                survivor[Index(count)] = at - first
-                count += 1
-    elif columns == 2:
-        for at in range(first, first + n):
-            if flag[Index(blob[Index(at)])] != 0 and flag[Index(blob[Index(at + n)])] != 0:
-                survivor[Index(count)] = at - first
-                count += 1
-    elif columns == 3:
-        for at in range(first, first + n):
-            if (
-                flag[Index(blob[Index(at)])] != 0
-                and flag[Index(blob[Index(at + n)])] != 0
-                and flag[Index(blob[Index(at + 2 * n)])] != 0
-            ):
-                survivor[Index(count)] = at - first
-                count += 1
-    else:
-        for at in range(first, first + n):
-            holds = flag[Index(blob[Index(at)])] != 0 and flag[Index(blob[Index(at + n)])] != 0
-            if (
-                holds
-                and flag[Index(blob[Index(at + 2 * n)])] != 0
-                and flag[Index(blob[Index(at + 3 * n)])] != 0
-            ):
-                survivor[Index(count)] = at - first
-                count += 1
+        return np.int64(n), targets
+    for entry in range(n):
+        survivor[Index(count)] = entry
+        count += flag[Index(blob[Index(at + entry)])]
+    for _ in range(1, columns):
+        if count == 0:
+            break
+        at += n
+        kept = np.int64(0)
+        for number in range(count):
+            entry = survivor[Index(number)]
+            survivor[Index(kept)] = entry
+            kept += flag[Index(blob[Index(at + entry)])]
+        count = kept
     return count, targets
 
 

@@ -16,19 +16,18 @@ import numpy as np
 
 from pubsub_cluster.shm.blob import (
     ENTRY_MASK,
-    FLAG_SHIFT,
     HEAD_LABELS,
     HEAD_LONG,
     HEAD_MORE,
     HEAD_NOT_SIMPLE,
+    MANY_CLAUSES,
+    MANY_KEYS,
 )
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match, program_holds
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
 from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS, Index
-
-SIMPLE_COLUMNS_MAX = 4
 
 
 @leaf
@@ -37,7 +36,8 @@ def tell_rows(
 ) -> Any:
     """Append the rows of `found` survivors to `out` = (row int32[], count so far).
 
-    `telling` are `row_many`, `row_stamp`, Programs, `program_stamp` and `stack`.
+    `telling` are `row_many`, `row_stamp`, Programs, `program_stamp`, `stack`, and from which `row_many` on a
+    row is told once.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def tell_rows(
         written).
     """
     out_row, count = out
-    row_many, row_stamp, programs, program_stamp, stack = telling
+    row_many, row_stamp, programs, program_stamp, stack, once_from = telling
     for at in range(found):
         row = blob[Index(targets + survivor[Index(at)])]
         if row < 0:
@@ -57,7 +57,7 @@ def tell_rows(
             if not program_holds(program, programs, given, stack):
                 continue
             row = programs.program_row[program]
-        elif row_many[Index(row)] != 0:
+        elif once_from <= MANY_CLAUSES and row_many[Index(row)] >= once_from:
             if row_stamp[Index(row)] == stamp:
                 continue
             row_stamp[Index(row)] = stamp
@@ -90,7 +90,7 @@ def check_places(
         start = places.blob_at[Index(number)]
         while True:
             head = blob[Index(start)]
-            if (head & HEAD_NOT_SIMPLE) == 0 and (head >> FLAG_SHIFT) <= SIMPLE_COLUMNS_MAX:
+            if (head & HEAD_NOT_SIMPLE) == 0:
                 found, targets = check_flags(start, blob, flag, survivor)
             else:
                 found, targets = check_section(start, blob, given, survivor)
@@ -136,14 +136,22 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     keyed = parts, areas, tables.attribute_table, points.attribute_point
     probing = digits, probes, scratch.key, cursor
     slotted = tables.slots, points, blob
-    telling = tables.row_many, scratch.row_stamp, tables.programs, scratch.program_stamp, scratch.stack
+    row_many, row_stamp, programs = tables.row_many, scratch.row_stamp, tables.programs
+    program_stamp, stack = scratch.program_stamp, scratch.stack
     given = tables.tests, facts, events.entry_label
+    has_cells = tables.slices.slice_label.shape[0] != 0
     has_slots = tables.slots.cluster_start.shape[0] != 0
     event_count = events.entry_start.shape[0] - 1
     count = np.int64(out_start[first_event])
     for event in range(first_event, event_count):
-        scatter(event, points, slices, entries, facts, flag_pair, digits)
-        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
+        is_single = scatter(event, points, slices, entries, facts, flag_pair, digits)
+        once_from = MANY_CLAUSES if is_single else MANY_KEYS
+        if tables.many_max < once_from:
+            once_from = MANY_CLAUSES + 1
+        telling = row_many, row_stamp, programs, program_stamp, stack, np.int64(once_from)
+        set_flags(
+            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_HOLDS)
+        )
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
         cursor[CURSOR_ENTRY] = entries[0][event]
@@ -164,8 +172,10 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             count = check_places(
                 pending, blob, telling, given, (parts, digits, probes), places, survivor, out
             )
-        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
-        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
+        set_flags(
+            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_FAILS)
+        )
+        clear((entries[0][event], entry_stop), entries[1], has_cells, facts.label_of, flag_pair, digits)
         if count > out_row.shape[0]:
             return OVERFLOW, event
         out_start[event + 1] = count

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
-from pubsub_cluster.workers.kernels.check import check_section
+from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
+from pubsub_cluster.workers.kernels.check import targets_of
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
 from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
@@ -21,17 +21,16 @@ PROBES, PLACES, CANDIDATES = 0, 1, 2
 KINDS = 3
 
 
-@leaf
-def candidates_at(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
+@routine
+def candidates_at(start: Any, blob: Any) -> Any:
     """Return the entries of a place of the blob, over all its sections."""
-    total = 0
+    total = np.int64(0)
     while True:
         head = blob[start]
-        _, targets = check_section(start, blob, given, survivor)
         total += head & ENTRY_MASK
         if (head & HEAD_MORE) == 0:
             return total
-        start = targets + (head & ENTRY_MASK)
+        start = targets_of(start, blob) + (head & ENTRY_MASK)
 
 
 @leaf
@@ -51,15 +50,15 @@ def table_of_item(item: Any, direct_area: Any, direct_table: Any) -> Any:
 @leaf
 def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
     """Add the pending places [first, stop) to line `line` of the counts."""
-    places, blob, given, survivor = seen
+    places, blob = seen
     for number in range(first, stop):
         work[line, PLACES] += 1
-        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob, given, survivor)
+        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob)
 
 
 @kernel
 def observe_events(
-    tables: Any, events: Any, scratch: Any, stop: Any, how: Any, direct: Any, work: Any
+    tables: Any, events: Any, scratch: Any, stop: Any, all_mine: Any, direct: Any, work: Any
 ) -> None:
     """Add up what the first events of a batch take.
 
@@ -68,13 +67,13 @@ def observe_events(
     events       EventTables                                                             in
     scratch      Scratch                                                                 in/out
     stop         int, events to look at                                                  in
-    how          (ask, all_mine), as in `match_events`                                   in
+    all_mine     bool, whether all partitions are this shard's                           in
     direct       (area int64[d], table int32[d]) of the direct tables, areas ascending   in
     work         int64[T + 1, KINDS]: probes, places, candidates of each table, then     in/out
                  of the slots
     ===========  ======================================================================  ======
     """
-    ask = how[0]
+    how = np.bool_(False), all_mine  # a literal would be a type of its own
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
@@ -84,12 +83,14 @@ def observe_events(
     cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
     keyed = tables.parts, areas, tables.attribute_table, points.attribute_point
     probing = digits, probes, scratch.key, cursor
+    has_cells = tables.slices.slice_label.shape[0] != 0
     slotted = tables.slots, points, blob
-    given = tables.tests, scratch.facts, events.entry_label
-    seen = places, blob, given, scratch.survivor
+    seen = places, blob
     for event in range(stop):
         scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
-        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_HOLDS)
+        set_flags(
+            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_HOLDS)
+        )
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
         cursor[CURSOR_ENTRY] = entries[0][event]
@@ -105,18 +106,20 @@ def observe_events(
                 work[line, PROBES] += 1
                 probes.direct_at[0] = probes.direct_at[number]
                 alone = np.int64(1), np.int64(0)
-                found = resolve_probes(alone, areas, blob, probes, places, ask)
+                found = resolve_probes(alone, areas, blob, probes, places, how[0])
                 add_places(line, np.int64(0), found, seen, work)
             for number in range(hash_count):
                 line = np.int64(probes.hash_table[number])
                 work[line, PROBES] += 1
                 probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
                 alone = np.int64(0), np.int64(1)
-                found = resolve_probes(alone, areas, blob, probes, places, ask)
+                found = resolve_probes(alone, areas, blob, probes, places, how[0])
                 add_places(line, np.int64(0), found, seen, work)
         done = tables.slots.cluster_start.shape[0] == 0
         while not done:
             pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
             add_places(np.int64(slots), np.int64(0), pending, seen, work)
-        set_flags(event, entries, bits, points.attribute_point, tables.flags, flag_pair, PAIR_FAILS)
-        clear(event, events.entry_start, events.entry_attribute, facts.label_of, flag_pair, digits)
+        set_flags(
+            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_FAILS)
+        )
+        clear((entries[0][event], entry_stop), entries[1], has_cells, facts.label_of, flag_pair, digits)

@@ -302,15 +302,22 @@ def resolve_probes(counts: Any, areas: Any, blob_words: Any, probes: Any, places
 
 
 @leaf
-def step_count(event: Any, events: Any) -> Any:
-    """Return how many steps `slot_of_step` has: two per entry, one per bit, one for always."""
+def step_count(event: Any, slots: Any, attribute_count: Any, events: Any) -> Any:
+    """Return how many steps `slot_of_step` has: one per entry and bit, one for always, and one per entry.
+
+    The last ones are left out where all clusters of "present" slots are empty.
+    """
     entry_count = events.entry_start[event + 1] - events.entry_start[event]
-    return 2 * entry_count + events.bit_start[event + 1] - events.bit_start[event] + 1
+    once = entry_count + events.bit_start[event + 1] - events.bit_start[event] + 1
+    always = slots.access_start.shape[0] - 2
+    if slots.access_start[always] == slots.access_start[always - attribute_count]:
+        return once
+    return once + entry_count
 
 
 @leaf
 def slot_of_step(step: Any, event: Any, points: Any, slot_count: Any, events: Any) -> Any:
-    """Return the slot of one step of an event, -1 for none: points, "present" slots, bits, always."""
+    """Return the slot of one step of an event, -1 for none: points, bits, always, "present" slots."""
     first = events.entry_start[event]
     entry_count = events.entry_start[event + 1] - first
     if step < entry_count:
@@ -320,15 +327,16 @@ def slot_of_step(step: Any, event: Any, points: Any, slot_count: Any, events: An
     attribute_count = points.attribute_point.shape[0] - 1
     always = slot_count - 1
     step -= entry_count
-    if step < entry_count:
-        attribute = events.entry_attribute[first + step]
-        if step > 0 and events.entry_attribute[first + step - 1] == attribute:
-            return np.int64(-1)
-        return np.int64(always - attribute_count + attribute)
-    at = events.bit_start[event] + step - entry_count
+    at = events.bit_start[event] + step
     if at < events.bit_start[event + 1]:
         return np.int64(points.attribute_point[attribute_count] + events.bit[at])
-    return np.int64(always)
+    step -= events.bit_start[event + 1] - events.bit_start[event]
+    if step == 0:
+        return np.int64(always)
+    attribute = events.entry_attribute[first + step - 1]
+    if step > 1 and events.entry_attribute[first + step - 2] == attribute:
+        return np.int64(-1)
+    return np.int64(always - attribute_count + attribute)
 
 
 @leaf
@@ -342,7 +350,8 @@ def collect_slots(
     slots, points, blob_words = slotted
     ask, all_mine = how
     slot_count = slots.access_start.shape[0] - 1
-    for step in range(cursor[CURSOR_STEP], step_count(event, events)):
+    steps = step_count(event, slots, points.attribute_point.shape[0] - 1, events)
+    for step in range(cursor[CURSOR_STEP], steps):
         slot = slot_of_step(np.int64(step), event, points, slot_count, events)
         if slot < 0:
             continue

@@ -120,12 +120,15 @@ def scatter_runs(
 @leaf
 def scatter(
     event: Any, points: Any, slices: Any, entries: Any, facts: Any, flag_pair: Any, digits: Any
-) -> None:
-    """Write labels, digits and flags of an event into scratch; `entries` as in EventTables."""
+) -> Any:
+    """Write labels, digits and flags of an event into scratch; say whether no attribute has several values.
+
+    `entries` are `entry_start`, `entry_attribute` and `entry_label` of EventTables.
+    """
     entry_start, entry_attribute, entry_label = entries
     previous = np.int32(-1)
     has_cells = slices.slice_label.shape[0] != 0
-    is_plain = not has_cells
+    is_single = True
     for entry in range(entry_start[event], entry_start[event + 1]):
         attribute = entry_attribute[Index(entry)]
         label = entry_label[Index(entry)]
@@ -134,10 +137,11 @@ def scatter(
             flag_pair[Index(point)] = PAIR_HOLDS
         facts.label_of[Index(attribute)] = label
         digits.digit_of[Index(2 * attribute)] = point
-        is_plain &= attribute != previous
+        is_single &= attribute != previous
         previous = attribute
-    if not is_plain:
+    if has_cells or not is_single:
         scatter_runs(event, has_cells, points, slices, entries, facts, digits)
+    return is_single
 
 
 @leaf
@@ -162,15 +166,16 @@ def set_flags(
     for at in range(bit_start[event], bit_start[event + 1]):
         flag_pair[base + bit[at]] = pair
     if flags.flag_test.shape[0] > 0:
-        flag_tests(event, np.uint16(pair), flags, entries, flag_pair)
+        flag_tests(event, pair, flags, entries, flag_pair)
 
 
 @leaf
 def clear(
-    event: Any, entry_start: Any, entry_attribute: Any, label_of: Any, flag_pair: Any, digits: Any
+    span: Any, entry_attribute: Any, has_cells: Any, label_of: Any, flag_pair: Any, digits: Any
 ) -> None:
-    """Undo `scatter`."""
-    for entry in range(entry_start[event], entry_start[event + 1]):
+    """Undo `scatter`, for the entries of `span`."""
+    first, stop = span
+    for entry in range(first, stop):
         attribute = entry_attribute[Index(entry)]
         code = Index(2 * attribute)
         point = digits.digit_of[code]
@@ -181,7 +186,8 @@ def clear(
                 flag_pair[digits.option_digit[digits.option_start[code] + option]] = PAIR_FAILS
         label_of[Index(attribute)] = 0
         digits.digit_of[code] = NO_DIGIT
-        digits.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
+        if has_cells:
+            digits.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
 
 
 @leaf

@@ -113,6 +113,7 @@ class MatchTables(NamedTuple):
     tests: Any  # Tests
     programs: Any  # Programs
     row_many: Any  # uint8[R]
+    many_max: Any  # int, the largest of row_many
     partition_mine: Any  # uint8[P], 1 for the partitions of this shard
 
 
