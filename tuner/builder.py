@@ -11,6 +11,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import (
@@ -189,8 +190,9 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
 
     order = residual_order(predicates, ways)
     blob = BlobWriter(4 * work.source.clause_count + 1024)
-    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob)
     row_count = len(work.source.row_catalogue)
+    row_once = _rows_of_one_clause(work.source)
+    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob, row_once)
     times = np.zeros(row_count, np.uint8)
     for number, table in enumerate(by_anchor):
         mine = clause[bound[number + 1] : bound[number + 2]]
@@ -198,10 +200,10 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
         _count_rows(times, packer.add(work.clauses(mine), work.source.clause_row[mine], codes[number], radix))
     mine = clause[bound[0] : bound[1]]
     entries = slot_entries(
-        work.clauses(mine), work.source.clause_row[mine], ways, order, _program_slots(work)
+        work.clauses(mine), work.source.clause_row[mine], ways, order, _program_slots(work), row_once
     )
     _count_rows(times, entries.target[entries.target >= 0])
-    clusters = pack_entries(entries, predicates.test, False, blob)
+    clusters = pack_entries(entries, predicates, False, blob)
     partition, cost = deal_clusters(clusters, ways.slot_probability, packer.partition_cost)
     access_start = np.zeros(len(ways.slot_probability) + 1, np.int32)
     np.cumsum(np.bincount(clusters.key, minlength=len(ways.slot_probability)), out=access_start[1:])
@@ -242,6 +244,18 @@ def _by_table(table_of: I4, table_count: int) -> tuple[I4, I8]:
         order = np.argsort(table_of[block].astype(small), kind="stable")
         clause[expand_slices(start[number], counts[number])] = block.start + order
     return clause, bound[1:]
+
+
+def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:
+    """Say which rows have one clause; clauses are in the order of rows."""
+    row = source.clause_row
+    single = np.ones(len(row), bool)
+    again = row[1:] == row[:-1]
+    single[1:] &= ~again
+    single[:-1] &= ~again
+    found = np.zeros(len(source.row_catalogue), bool)
+    found[row[single]] = True
+    return found
 
 
 def _starts(counts: list[int]) -> I4:

@@ -15,20 +15,34 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm.blob import (
+    BYTE_MAX,
+    COLUMN_FIRST,
+    COLUMN_LAST,
+    COLUMN_SHIFT,
+    COLUMN_WIDE,
     ENTRY_MASK,
+    FLAG_MASK,
     FLAG_SHIFT,
+    HALF_MAX,
     HEAD_LABELS,
     HEAD_LONG,
     HEAD_MORE,
     HEAD_NOT_SIMPLE,
+    HEAD_ONCE,
+    UNIFORM_SHIFT,
 )
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
 from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match, program_holds
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear, scatter
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, Index
+from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, SEVERAL, Index
+from pubsub_cluster.workers.kernels.uniform import uniform_parts
 
 SIMPLE_COLUMNS_MAX = 4
+ONE_UNIFORM = HEAD_ONCE | 1 << UNIFORM_SHIFT
+"""Head of a section with a uniform column and nothing else, but for its entry count and HEAD_MORE."""
+
+FEW_ENTRIES = 16
 
 
 @leaf
@@ -42,7 +56,7 @@ def tell_rows(found: Any, targets: Any, tables: Any, given: Any, scratch: Any, s
         written).
     """
     out_row, count = out
-    blob, row_many, survivor = tables.blob, tables.row_many, scratch.survivor
+    blob, row_many, survivor = tables.blobs.word, tables.row_many, scratch.kept.survivor
     for at in range(found):
         row = blob[Index(targets + survivor[Index(at)])]
         if row < 0:
@@ -69,33 +83,85 @@ def is_closed(start: Any, probe: Any, blob: Any, parts: Any, probes: Any, digits
     head = blob[start]
     if (head & HEAD_LABELS) == 0:
         return False
-    at = start + (5 if (head & HEAD_LONG) != 0 else 2)
+    at = start + (6 if (head & HEAD_LONG) != 0 else 2)
     table, combination = probes.hash_table[probe], probes.hash_combination[probe]
     return not digits_match(at, table, combination, blob, parts, digits)
+
+
+@leaf
+def tell_once(found: Any, targets: Any, blob: Any, survivor: Any, out: Any) -> Any:
+    """Append the rows of `found` survivors, none of which can be told twice; as `tell_rows`."""
+    out_row, count = out
+    for at in range(min(found, out_row.shape[0] - count)):
+        out_row[Index(count + at)] = blob[Index(targets + survivor[Index(at)])]
+    return count + found
+
+
+@leaf
+def tell_few(start: Any, entry_count: Any, label: Any, blobs: Any, out: Any) -> Any:
+    """Append the rows of a small section with one uniform column whose attribute has one value.
+
+    There is room for all; what is written beyond the new count does not matter.
+
+    Returns
+    -------
+    tuple of (int, int)
+        The new count, and the word of the first target.
+    """
+    out_row, count = out
+    code, common, data, targets = uniform_parts(start + 1, entry_count, blobs.word)
+    has_first, has_last = (code & COLUMN_FIRST) != 0, (code & COLUMN_LAST) != 0
+    if (not has_first and label < common) or (not has_last and label > common):
+        return count, targets
+    step = entry_count if has_first and has_last else 0
+    is_wide = (code & COLUMN_WIDE) != 0
+    top = HALF_MAX if is_wide else BYTE_MAX
+    least = label if has_first else top - label
+    greatest = top - label if has_last else least
+    data = 2 * data if is_wide else 4 * data
+    for at in range(data, data + entry_count):
+        out_row[Index(count)] = blobs.word[Index(targets + at - data)]
+        if is_wide:
+            first, last = np.int64(blobs.half[Index(at)]), np.int64(blobs.half[Index(at + step)])
+        else:
+            first, last = np.int64(blobs.byte[Index(at)]), np.int64(blobs.byte[Index(at + step)])
+        count += 1 if (first <= least) & (last <= greatest) else 0
+    return count, targets
 
 
 @leaf
 def check_places(pending: Any, tables: Any, entry_label: Any, scratch: Any, stamp: Any, out: Any) -> Any:
     """Check all pending places of the blob; as `tell_rows`."""
     out_row, count = out
-    blob, survivor, flag, places = tables.blob, scratch.survivor, scratch.facts.flag, scratch.places
+    blobs, places, flag = tables.blobs, scratch.places, scratch.facts.flag
+    blob, survivor = blobs.word, scratch.kept.survivor
     given = tables.tests, scratch.facts, entry_label
     for number in range(pending):
         start = places.blob_at[Index(number)]
         while True:
             head = blob[Index(start)]
-            if (head & HEAD_NOT_SIMPLE) == 0 and (head >> FLAG_SHIFT) <= SIMPLE_COLUMNS_MAX:
+            entry_count = np.int64(head & ENTRY_MASK)
+            found = np.int64(0)
+            label = np.int32(SEVERAL)
+            if (head & ~(ENTRY_MASK | HEAD_MORE)) == ONE_UNIFORM:
+                label = scratch.facts.label_of[Index(blob[Index(start + 1)] >> COLUMN_SHIFT)]
+            if label != SEVERAL and entry_count <= min(FEW_ENTRIES, out_row.shape[0] - count):
+                count, targets = tell_few(start, entry_count, np.int64(label), blobs, (out_row, count))
+            elif (head & HEAD_NOT_SIMPLE) == 0 and ((head >> FLAG_SHIFT) & FLAG_MASK) <= SIMPLE_COLUMNS_MAX:
                 found, targets = check_flags(start, blob, flag, survivor)
             else:
-                found, targets = check_section(start, blob, given, survivor)
+                found, targets = check_section(start, blobs, given, scratch.kept)
                 probe = places.blob_probe[Index(number)]
                 if found > 0 and is_closed(start, probe, blob, tables.parts, scratch.probes, scratch.digits):
-                    found = 0
+                    found = np.int64(0)
             if found > 0:
-                count = tell_rows(found, targets, tables, given, scratch, stamp, (out_row, count))
+                if (head & HEAD_ONCE) != 0:
+                    count = tell_once(found, targets, blob, survivor, (out_row, count))
+                else:
+                    count = tell_rows(found, targets, tables, given, scratch, stamp, (out_row, count))
             if (head & HEAD_MORE) == 0:
                 break
-            start = targets + (head & ENTRY_MASK)
+            start = targets + entry_count
     return count
 
 
@@ -136,7 +202,12 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             if not tables_done:
                 direct_count, hash_count, tables_done = collect_probes(event, tables, events, scratch, how)
                 pending = resolve_probes(
-                    (direct_count, hash_count), tables.areas, tables.blob, scratch.probes, scratch.places, ask
+                    (direct_count, hash_count),
+                    tables.areas,
+                    tables.blobs.word,
+                    scratch.probes,
+                    scratch.places,
+                    ask,
                 )
             if tables_done:
                 pending, done = collect_slots(event, pending, tables, events, scratch, how)

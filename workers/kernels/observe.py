@@ -22,12 +22,12 @@ KINDS = 3
 
 
 @leaf
-def candidates_at(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
+def candidates_at(start: Any, blobs: Any, given: Any, kept: Any) -> Any:
     """Return the entries of a place of the blob, over all its sections."""
     total = 0
     while True:
-        head = blob[start]
-        _, targets = check_section(start, blob, given, survivor)
+        head = blobs.word[start]
+        _, targets = check_section(start, blobs, given, kept)
         total += head & ENTRY_MASK
         if (head & HEAD_MORE) == 0:
             return total
@@ -51,10 +51,10 @@ def table_of_item(item: Any, direct_area: Any, direct_table: Any) -> Any:
 @leaf
 def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
     """Add the pending places [first, stop) to line `line` of the counts."""
-    places, blob, given, survivor = seen
+    places, blobs, given, kept = seen
     for number in range(first, stop):
         work[line, PLACES] += 1
-        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob, given, survivor)
+        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blobs, given, kept)
 
 
 @kernel
@@ -78,8 +78,8 @@ def observe_events(
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
     given = tables.tests, scratch.facts, events.entry_label
-    seen = scratch.places, tables.blob, given, scratch.survivor
-    probes = scratch.probes
+    seen = scratch.places, tables.blobs, given, scratch.kept
+    probes, blob = scratch.probes, tables.blobs.word
     for event in range(stop):
         scatter(event, tables, events, scratch)
         for at in range(CURSOR_SIZE):
@@ -94,14 +94,14 @@ def observe_events(
                 work[line, PROBES] += 1
                 probes.direct_at[0] = probes.direct_at[number]
                 alone = np.int64(1), np.int64(0)
-                found = resolve_probes(alone, tables.areas, tables.blob, probes, scratch.places, False)
+                found = resolve_probes(alone, tables.areas, blob, probes, scratch.places, False)
                 add_places(line, np.int64(0), found, seen, work)
             for number in range(hash_count):
                 line = np.int64(probes.hash_table[number])
                 work[line, PROBES] += 1
                 probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
                 alone = np.int64(0), np.int64(1)
-                found = resolve_probes(alone, tables.areas, tables.blob, probes, scratch.places, False)
+                found = resolve_probes(alone, tables.areas, blob, probes, scratch.places, False)
                 add_places(line, np.int64(0), found, seen, work)
         done = False
         while not done:

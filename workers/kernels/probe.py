@@ -326,7 +326,7 @@ def slot_of_step(step: Any, event: Any, points: Any, slot_count: Any, events: An
 def collect_slots(event: Any, count: Any, tables: Any, events: Any, scratch: Any, how: Any) -> Any:
     """Add clusters of slots from `cursor` on to `count` pending places; return (count, all added)."""
     cursor, places = scratch.cursor, scratch.places
-    slots, points, mine, blob_words = tables.slots, tables.points, tables.partition_mine, tables.blob
+    slots, points, mine, blob_words = tables.slots, tables.points, tables.partition_mine, tables.blobs.word
     ask, all_mine = how
     if slots.cluster_start.shape[0] == 0:
         return count, True
