@@ -3,36 +3,58 @@
 The blob is int32 words. What a slot or a key leads to is a chain of *sections*; a section holds entries with
 equally many residuals of each sort:
 
-    head | LONG: f, i, t | LABELS: k, k digits | RUNS: m | m literals, m stops | columns | n targets
+    head | LONG: f, u, i, t | LABELS: k, k digits | RUNS: m | m literals, m stops | columns | n targets
 
-head: bits 0-11 entry count n, then the flags below, then five bits each for the number of flag columns f,
-interval columns i and test columns t. The columns, n words each unless said otherwise:
+head: bits 0-10 entry count n, then the flags below, then the number of flag columns f (four bits), uniform
+columns u (three), interval columns i (five) and test columns t (two). The columns, n words each unless said
+otherwise, in this order:
 
+    u uniform columns     intervals of one attribute; see below
     f flag columns        literals below 2 * (predicates with a flag): one byte load each
-    i interval columns    n times three words: 2 * attribute + negated, first label, last label
+    i interval columns    n times three words: 2 * attribute + negated, first label, last label; with NARROW
+                          n times three halves of words
     t test columns        literals over `predicate_test`
 
-With RUNS the first flag column (the first test column when f is 0) is run-length encoded: run j covers the
-entries up to ``stops[j]``. A literal is ``2 * predicate + negated``; a target >= 0 is a layout row, a target
-< 0 is ``~program``. With LABELS the section is only for the key of these digits, whatever else has the
-same number.
+With RUNS there are no uniform columns, and the first flag column (the first test column when f is 0) is
+run-length encoded: run j covers the entries up to ``stops[j]``. A literal is ``2 * predicate + negated``; a
+target >= 0 is a layout row, a target < 0 is ``~program``. With LABELS the section is only for the key of
+these digits, whatever else has the same number. With ONCE all targets are rows that cannot be reached twice.
+
+A uniform column is checked by a loop over neighbouring bytes (halves of words with WIDE):
+
+    attribute << COLUMN_SHIFT | WIDE | FIRST | LAST | common | n first labels | n (MAX - last labels)
+
+Without FIRST all entries have the first label `common`, and no first labels follow; likewise LAST; with both
+there is no `common`. Last labels are stored as their distance from the largest number, so that either is a
+comparison by ``<=``. The data are filled up to whole words with zeros.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-ENTRY_BITS = 12
+ENTRY_BITS = 11
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
-HEAD_MORE = 1 << 12
-HEAD_LONG = 1 << 13
-HEAD_LABELS = 1 << 14
-HEAD_RUNS = 1 << 15
-FLAG_SHIFT, INTERVAL_SHIFT, TEST_SHIFT = 16, 21, 26
-COUNT_MASK = 31
+HEAD_MORE = 1 << 11
+HEAD_LONG = 1 << 12
+HEAD_LABELS = 1 << 13
+HEAD_RUNS = 1 << 14
+HEAD_ONCE = 1 << 15
+HEAD_NARROW = 1 << 16
+FLAG_SHIFT, UNIFORM_SHIFT, INTERVAL_SHIFT, TEST_SHIFT = 17, 21, 24, 29
+FLAG_MASK, UNIFORM_MASK, INTERVAL_MASK, TEST_MASK = 15, 7, 31, 3
 HEAD_NOT_SIMPLE = (
-    HEAD_LONG | HEAD_LABELS | HEAD_RUNS | (COUNT_MASK << INTERVAL_SHIFT) | (COUNT_MASK << TEST_SHIFT)
+    HEAD_LONG
+    | HEAD_LABELS
+    | HEAD_RUNS
+    | UNIFORM_MASK << UNIFORM_SHIFT
+    | INTERVAL_MASK << INTERVAL_SHIFT
+    | TEST_MASK << TEST_SHIFT
 )
+"""What a section does not have that has only flag columns."""
+
+COLUMN_WIDE, COLUMN_FIRST, COLUMN_LAST, COLUMN_SHIFT = 1, 2, 4, 3
+BYTE_MAX, HALF_MAX = (1 << 8) - 1, (1 << 16) - 1
 
 TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX = 1, 2, 4
 """Bits of `table_mode`: positions stand at the key itself; different accesses may have one key; all parts but

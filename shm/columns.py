@@ -259,13 +259,7 @@ _BATCH_CHUNK = _columns(
     "the batch's message",
     ("header_size", "i8", "1", "bytes", "JSON header of the payload"),
     ("buffer_count", "i8", "1", "buffers", ""),
-    (
-        "content",
-        "u1",
-        "content_bytes",
-        "byte",
-        "int64[2 * buffers] (start, size); header; buffers, 8-aligned",
-    ),
+    ("content", "u1", "content_bytes", "byte", "int64[2 * buffers] (start, size); header; buffers at 8"),
 )
 
 _RESULT_SLOT = _columns(

@@ -11,6 +11,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.shm.blob import MANY_CLAUSES, MANY_KEYS
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
@@ -191,8 +192,9 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
 
     order = residual_order(predicates, ways)
     blob = BlobWriter(4 * work.source.clause_count + 1024)
-    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob)
     row_count = len(work.source.row_catalogue)
+    row_once = _rows_of_one_clause(work.source)
+    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob, row_once)
     times = np.zeros(row_count, np.uint8)
     give_back_memory()  # Without this what the steps leave behind adds up to more than the result.
     for number, table in enumerate(by_anchor):
@@ -201,9 +203,11 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
         _count_rows(times, packer.add(work.clauses(mine), work.source.rows_of(mine), codes[number], radix))
         give_back_memory()
     mine = by_table.pop()
-    entries = slot_entries(work.clauses(mine), work.source.rows_of(mine), ways, order, _program_slots(work))
+    entries = slot_entries(
+        work.clauses(mine), work.source.rows_of(mine), ways, order, _program_slots(work), row_once
+    )
     _count_rows(times, entries.target[entries.target >= 0])
-    clusters = pack_entries(entries, predicates.test, False, blob)
+    clusters = pack_entries(entries, predicates, False, blob)
     partition, cost = deal_clusters(clusters, ways.slot_probability, packer.partition_cost)
     access_start = np.zeros(len(ways.slot_probability) + 1, np.int32)
     np.cumsum(np.bincount(clusters.key, minlength=len(ways.slot_probability)), out=access_start[1:])
@@ -227,8 +231,7 @@ def _index(work: _Work, configuration: Configuration, partition_count: int) -> _
         "cluster_blob": blob.words,
         "partition_cost": cost,
     }
-    clause_count = np.bincount(work.source.clause_row[clause[bound[0] :]], minlength=row_count)
-    row_many = np.where(times > 1, np.where(clause_count > 1, MANY_CLAUSES, MANY_KEYS), 0)
+    row_many = np.where(times > 1, np.where(row_once, MANY_KEYS, MANY_CLAUSES), 0)
     return _Indexed(columns, row_many.astype(np.uint8), packer.entry_count_max(clusters))
 
 
@@ -249,6 +252,20 @@ def _by_table(table_of: I4, table_count: int) -> list[I4]:
         clause[bound[1] : bound[2]].copy(),
         *(clause[bound[number] : bound[number + 1]].copy() for number in range(table_count + 1, 1, -1)),
     ]
+
+
+def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:
+    """Say which rows have one clause; clauses are in the order of rows."""
+    if source.clause_row is None:
+        return np.ones(len(source.row_catalogue), bool)
+    row = source.clause_row
+    single = np.ones(len(row), bool)
+    again = row[1:] == row[:-1]
+    single[1:] &= ~again
+    single[:-1] &= ~again
+    found = np.zeros(len(source.row_catalogue), bool)
+    found[row[single]] = True
+    return found
 
 
 def _starts(counts: list[int]) -> I4:

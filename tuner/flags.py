@@ -3,7 +3,8 @@
 A flag is set when the event is laid out: each label has a list of the tests that it passes. Setting them
 costs a store for every test that holds, whoever asks; an interval or a set that is checked entry by entry
 costs a few nanoseconds each time. So an attribute's tests get flags when an event passes few of them,
-measured by how many clauses have one (RR-4089, section 2.1: the predicate bit vector).
+measured by how many clauses have one (RR-4089, section 2.1: the predicate bit vector); but not ranges that
+most clauses have, for which the clusters have a better form.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ STORES_PER_USE = 200.0
 event, and a check is worth about four stores."""
 STORES_MAX = 256.0
 """Stores per event, over all attributes."""
+COMMON_USES = 0.5
+"""Ranges of an attribute that so many clauses have (per clause) have no flags: they stand in uniform columns,
+which are checked faster than flags (`tuner.columns`)."""
 LIST_ITEMS_MAX = 1 << 22
 """Labels times tests of an attribute, and items of all lists."""
 
@@ -70,6 +74,8 @@ def choose_flagged(
     for attribute, own in _by_attribute(test, mine):
         labels = slice(*spaces.label_start[attribute : attribute + 2].tolist())
         uses = float(use_count[own].sum()) / max(clause_count, 1)
+        if uses >= COMMON_USES and (test[own, 3] < 0).all():
+            continue
         if len(own) * (labels.stop - labels.start) > LIST_ITEMS_MAX or not uses:
             continue
         held = holds(test[own], tests, labels.stop - labels.start)

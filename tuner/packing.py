@@ -19,11 +19,10 @@ from pubsub_cluster.tuner.clusters import (
     CLUSTER_NS,
     ENTRY_NS,
     BlobWriter,
-    Entries,
     Sections,
     pack_entries,
-    shape_code,
 )
+from pubsub_cluster.tuner.entries import Bools, Entries, shape_code
 from pubsub_cluster.tuner.predicates import FLAG_COLUMN, INTERVAL_COLUMN, TEST_COLUMN, Predicates
 from pubsub_cluster.tuner.source import Clauses
 from pubsub_cluster.tuner.tables import (
@@ -72,10 +71,21 @@ class PackedTables(NamedTuple):
 
 
 def residual_order(predicates: Predicates, ways: Ways) -> ResidualOrder:
-    """Rank all literals."""
+    """Rank all literals.
+
+    Ranges go by the mean of their attribute, so that the clauses of a section have their attributes in the
+    same order: then columns are uniform.
+    """
     passes: F8 = np.empty(2 * len(ways.probability))
     passes[0::2], passes[1::2] = ways.probability, 1.0 - ways.probability
-    literal = np.argsort(passes, kind="stable")
+    is_range = (predicates.attribute >= 0) & (predicates.reference < 0) & (predicates.column != FLAG_COLUMN)
+    ranges = np.flatnonzero(is_range)
+    attribute = predicates.attribute[ranges]
+    mean = np.bincount(attribute, passes[2 * ranges]) / np.maximum(np.bincount(attribute), 1)
+    passes[2 * ranges] = mean[attribute]
+    group = np.full(len(passes), -1, np.int32)
+    group[2 * ranges] = attribute
+    literal = np.lexsort((group, passes))
     rank = np.empty(len(literal), np.int64)
     rank[literal] = np.arange(len(literal))
     return ResidualOrder(rank, literal.astype(np.int32), predicates.column)
@@ -116,6 +126,8 @@ class TablePacker:
         What is known of predicates.
     partition_count : int
     blob : BlobWriter
+    row_once : bool[R]
+        Rows of one clause.
     """
 
     def __init__(
@@ -127,9 +139,10 @@ class TablePacker:
         order: ResidualOrder,
         partition_count: int,
         blob: BlobWriter,
+        row_once: Bools,
     ) -> None:
         self._known = (predicates, lookup, cells, ways)
-        self._test = predicates.test
+        self._row_once = row_once
         self._order = order
         self._blob = blob
         self._rows: list[tuple[int, int, int, int, float, int]] = []
@@ -163,7 +176,7 @@ class TablePacker:
         entries = self._entries(clauses, row, keys, codes, is_exact)
         entry_key, probability = keys.key, keys.probability
         del clauses, row, keys  # the largest arrays are not needed while the blob is written
-        sections = pack_entries(entries, self._test, True, self._blob)
+        sections = pack_entries(entries, self._known[0], True, self._blob)
         target = entries.target
         del entries
         self._entry_count_max = self.entry_count_max(sections)
@@ -218,12 +231,15 @@ class TablePacker:
         for part, code in enumerate(codes):
             (is_cell if code & 1 else is_residual)[keys.looked_up[:, part]] = bool(code & 1)
         residual, start, shape = make_residuals(clauses, is_residual, is_cell, self._order)
+        target = row[keys.clause]
+        once = self._row_once[target] & (np.bincount(keys.clause)[keys.clause] == 1)
         return Entries(
             keys.key,
-            row[keys.clause],
+            target,
             start[keys.clause],
             shape[keys.clause],
             residual,
+            once,
             None if is_exact else keys.digits,
         )
 
@@ -240,7 +256,12 @@ class TablePacker:
 
 
 def slot_entries(
-    clauses: Clauses, row: I4, ways: Ways, order: ResidualOrder, programs: list[tuple[list[int], int]]
+    clauses: Clauses,
+    row: I4,
+    ways: Ways,
+    order: ResidualOrder,
+    programs: list[tuple[list[int], int]],
+    row_once: Bools,
 ) -> Entries:
     """Return the entries of clauses that hang off slots, and of programs.
 
@@ -251,6 +272,8 @@ def slot_entries(
     ways : Ways
     order : ResidualOrder
     programs : list of (slots, program)
+    row_once : bool[R]
+        Rows of one clause.
     """
     count = np.diff(clauses.start)
     access = np.full(len(count), -1, np.int64)
@@ -279,4 +302,5 @@ def slot_entries(
         np.concatenate((np.repeat(start, slot_count), zeros)),
         np.concatenate((np.repeat(shape, slot_count), zeros)),
         residual,
+        np.concatenate((np.repeat(row_once[row] & (slot_count == 1), slot_count), zeros > 0)),
     )

@@ -61,6 +61,7 @@ class Predicates(NamedTuple):
     is_exists, is_impossible : bool[P]
     column : int8[P]
         FLAG_COLUMN, INTERVAL_COLUMN or TEST_COLUMN.
+    label_count : int64[A]
     set_start, set_label : int32[]
     """
 
@@ -80,6 +81,7 @@ class Predicates(NamedTuple):
     is_exists: Bools
     is_impossible: Bools
     column: npt.NDArray[np.int8]
+    label_count: I8
     set_start: I4
     set_label: I4
 
@@ -188,6 +190,7 @@ def number_predicates(
         is_exists,
         ~is_bit & (lo > hi),
         column,
+        label_count.astype(np.int64),
         tests.set_start,
         tests.set_label,
     )

@@ -36,9 +36,11 @@ from pubsub_cluster.workers.kernels.tables import (
     NO_DIGIT,
     PENDING_MAX,
     TABLE_GROUPS,
+    Blobs,
     Digits,
     EventTables,
     Facts,
+    Kept,
     MatchTables,
     Places,
     Probes,
@@ -92,10 +94,11 @@ def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
         name: group(*(frozen(getattr(layout, column)) for column in group._fields))
         for name, group in TABLE_GROUPS.items()
     }
+    blob = frozen(layout.cluster_blob)
     return MatchTables(
         **groups,
         attribute_table=frozen(layout.attribute_table),
-        blob=frozen(layout.cluster_blob),
+        blobs=Blobs(blob, frozen(blob.view(np.uint16)), frozen(blob.view(np.uint8))),
         row_many=frozen(layout.row_many),
         many_max=int(layout.row_many.max(initial=0)),
         partition_mine=kernel_input(partition_mine, np.uint8),
@@ -107,6 +110,7 @@ def match_scratch(layout: LayoutView) -> Scratch:
     attribute_count = len(layout.attribute_catalogue)
     flag = np.zeros(2 * layout.flag_count, np.uint8)
     flag[1::2] = 1
+    mark = np.zeros(layout.cluster_entries_max // 8 * 8 + 8, np.uint8)
     pending = [np.zeros(PENDING_MAX, np.int64) for _ in range(6)]
     return Scratch(
         facts=Facts(np.zeros(attribute_count, np.int32), np.zeros(2 * attribute_count, np.int64), flag),
@@ -121,7 +125,7 @@ def match_scratch(layout: LayoutView) -> Scratch:
         key=np.zeros(PENDING_MAX, np.int64),
         probes=Probes(pending[0], pending[1], pending[2], np.zeros(PENDING_MAX, np.int32), pending[3]),
         places=Places(*pending[4:]),
-        survivor=np.zeros(layout.cluster_entries_max, np.int32),
+        kept=Kept(np.zeros(len(mark) + 1, np.int32), mark, mark.view(np.int64)),
         row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
         program_stamp=np.zeros(len(layout.program_row), np.int64),
         stack=np.zeros(layout.program_size_max, np.uint8),

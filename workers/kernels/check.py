@@ -2,7 +2,8 @@
 
 A flag literal is one byte load; an interval is compared with the attribute's label; anything else goes
 through `literal_holds`. Only survivors of a column look at the next one; targets are read for survivors
-alone. The columnar check is that of the papers' research report, section 2.2.
+alone. The columnar check is that of the papers' research report, section 2.2. Uniform columns are checked for
+all entries, many at a time (`uniform`).
 
 An attribute with several values has `label_of` = SEVERAL; then a positive test holds when some label
 passes, and a negated literal when none does.
@@ -15,18 +16,24 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm.blob import (
-    COUNT_MASK,
     ENTRY_MASK,
+    FLAG_MASK,
     FLAG_SHIFT,
     HEAD_LABELS,
     HEAD_LONG,
+    HEAD_NARROW,
     HEAD_RUNS,
+    INTERVAL_MASK,
     INTERVAL_SHIFT,
+    TEST_MASK,
     TEST_SHIFT,
+    UNIFORM_MASK,
+    UNIFORM_SHIFT,
 )
 from pubsub_cluster.workers.kernels._jit import leaf, routine
 from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of
 from pubsub_cluster.workers.kernels.tables import SEVERAL, Index
+from pubsub_cluster.workers.kernels.uniform import any_inside, uniform_hold
 
 
 @leaf
@@ -69,20 +76,34 @@ def literal_holds(literal: Any, tests: Any, facts: Any, entry_label: Any) -> Any
 
 
 @leaf
-def interval_holds(at: Any, blob: Any, facts: Any, entry_label: Any) -> Any:
-    """Say whether the interval at ``blob[at:at + 3]`` holds."""
-    code = blob[Index(at)]
-    lo = blob[Index(at + 1)]
-    hi = blob[Index(at + 2)]
+def inside(code: Any, lo: Any, hi: Any, facts: Any, entry_label: Any) -> Any:
+    """Say whether an interval holds; `code` is 2 * attribute + negated."""
     negated = (code & 1) == 1
     attribute = code >> 1
     label = facts.label_of[Index(attribute)]
     if label != SEVERAL:
         return ((lo <= label) & (label <= hi)) != negated
-    for entry in range(facts.several[2 * attribute], facts.several[2 * attribute + 1]):
-        if lo <= entry_label[entry] <= hi:
-            return not negated
-    return negated
+    first, stop = facts.several[2 * attribute], facts.several[2 * attribute + 1]
+    return any_inside(np.int64(lo), np.int64(hi), first, stop, entry_label) != negated
+
+
+@leaf
+def interval_holds(column: Any, entry: Any, is_narrow: Any, blobs: Any, facts: Any, entry_label: Any) -> Any:
+    """Say whether the interval of an entry holds, in the column at word `column` of the blob."""
+    if is_narrow:
+        half = Index(2 * column + 3 * entry)
+        halves = blobs.half
+        code, lo, hi = halves[half], halves[half + Index(1)], halves[half + Index(2)]
+        return inside(np.int64(code), np.int64(lo), np.int64(hi), facts, entry_label)
+    at = Index(column + 3 * entry)
+    words = blobs.word
+    return inside(words[at], words[at + Index(1)], words[at + Index(2)], facts, entry_label)
+
+
+@leaf
+def interval_words(entry_count: Any, is_narrow: Any) -> Any:
+    """Return the words of an interval column."""
+    return (3 * entry_count + 1) >> 1 if is_narrow else 3 * entry_count
 
 
 @routine
@@ -121,26 +142,27 @@ def runs_hold(at: Any, run_count: Any, blob: Any, given: Any, survivor: Any) -> 
 
 
 @leaf
-def first_hold(shape: Any, at: Any, blob: Any, given: Any, survivor: Any) -> Any:
+def first_hold(shape: Any, at: Any, blobs: Any, given: Any, survivor: Any) -> Any:
     """List the entries that pass the first column at ``blob[at]`` in `survivor`.
 
     Parameters
     ----------
     shape : tuple of int
-        Entry count, flag, interval and test columns.
+        Entry count, flag, interval and test columns, whether intervals are narrow.
 
     Returns
     -------
     int
         How many pass; all without columns.
     """
-    entry_count, flag_columns, interval_columns, test_columns = shape
+    entry_count, flag_columns, interval_columns, test_columns, is_narrow = shape
     tests, facts, entry_label = given
+    blob = blobs.word
     count = 0
     if flag_columns == 0 and interval_columns > 0:
         for entry in range(entry_count):
             survivor[Index(count)] = entry
-            count += 1 if interval_holds(at + 3 * entry, blob, facts, entry_label) else 0
+            count += 1 if interval_holds(at, entry, is_narrow, blobs, facts, entry_label) else 0
     elif flag_columns + test_columns > 0:
         for entry in range(entry_count):
             survivor[Index(count)] = entry
@@ -154,10 +176,11 @@ def first_hold(shape: Any, at: Any, blob: Any, given: Any, survivor: Any) -> Any
 
 
 @leaf
-def columns_hold(shape: Any, at: Any, first: Any, count: Any, blob: Any, given: Any, survivor: Any) -> Any:
+def columns_hold(shape: Any, at: Any, first: Any, count: Any, blobs: Any, given: Any, survivor: Any) -> Any:
     """Reduce `survivor` by the columns at ``blob[at]`` from number `first` on; return how many are left."""
-    entry_count, flag_columns, interval_columns, test_columns = shape
+    entry_count, flag_columns, interval_columns, test_columns, is_narrow = shape
     tests, facts, entry_label = given
+    blob = blobs.word
     for column in range(first, flag_columns + interval_columns + test_columns):
         if count == 0:
             return 0
@@ -166,8 +189,14 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, blob: Any, given: 
             for number in range(count):
                 entry = survivor[Index(number)]
                 survivor[Index(kept)] = entry
-                kept += 1 if interval_holds(at + 3 * entry, blob, facts, entry_label) else 0
-            at += 3 * entry_count
+                kept += 1 if interval_holds(at, entry, is_narrow, blobs, facts, entry_label) else 0
+            at += interval_words(entry_count, is_narrow)
+        elif column < flag_columns:
+            for number in range(count):
+                entry = survivor[Index(number)]
+                survivor[Index(kept)] = entry
+                kept += facts.flag[Index(blob[Index(at + entry)])]
+            at += entry_count
         else:
             previous = -1
             holds = False
@@ -185,54 +214,38 @@ def columns_hold(shape: Any, at: Any, first: Any, count: Any, blob: Any, given: 
 
 
 @leaf
-def targets_of(start: Any, blob: Any) -> Any:
-    """Return the word of the first target of a section."""
-    head = blob[start]
-    flag_columns = np.int64((head >> FLAG_SHIFT) & COUNT_MASK)
-    interval_columns = np.int64((head >> INTERVAL_SHIFT) & COUNT_MASK)
-    test_columns = np.int64((head >> TEST_SHIFT) & COUNT_MASK)
-    at = np.int64(start) + 1
-    if (head & HEAD_LONG) != 0:
-        flag_columns, interval_columns, test_columns = blob[at], blob[at + 1], blob[at + 2]
-        at += 3
-    if (head & HEAD_LABELS) != 0:
-        at += 1 + blob[at]
-    columns = flag_columns + 3 * interval_columns + test_columns
-    if (head & HEAD_RUNS) != 0:
-        at += 1 + 2 * blob[at]
-        columns -= 1
-    return at + columns * (head & ENTRY_MASK)
-
-
-@leaf
-def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
+def check_section(start: Any, blobs: Any, given: Any, kept: Any) -> Any:
     """Check a section of any shape; list the entries that hold in `survivor`.
 
     Parameters
     ----------
     start : int
         Word of its head.
-    blob : int32[]
+    blobs : Blobs
     given : tuple
         Tests, Facts, and the labels of the batch's entries.
-    survivor : int32[]
+    kept : Kept
 
     Returns
     -------
     tuple of (int, int)
         How many hold, and the word of the first target. Digits are not compared.
     """
+    blob, survivor = blobs.word, kept.survivor
     head = blob[start]
     entry_count = head & ENTRY_MASK
-    flag_columns = (head >> FLAG_SHIFT) & COUNT_MASK
-    interval_columns = (head >> INTERVAL_SHIFT) & COUNT_MASK
-    test_columns = (head >> TEST_SHIFT) & COUNT_MASK
+    flag_columns = (head >> FLAG_SHIFT) & FLAG_MASK
+    uniform_columns = (head >> UNIFORM_SHIFT) & UNIFORM_MASK
+    interval_columns = (head >> INTERVAL_SHIFT) & INTERVAL_MASK
+    test_columns = (head >> TEST_SHIFT) & TEST_MASK
+    is_narrow = (head & HEAD_NARROW) != 0
     at = start + 1
     if (head & HEAD_LONG) != 0:
         flag_columns = blob[at]
-        interval_columns = blob[at + 1]
-        test_columns = blob[at + 2]
-        at += 3
+        uniform_columns = blob[at + 1]
+        interval_columns = blob[at + 2]
+        test_columns = blob[at + 3]
+        at += 4
     if (head & HEAD_LABELS) != 0:
         at += 1 + blob[at]
     count: Any = np.int64(0)
@@ -247,16 +260,22 @@ def check_section(start: Any, blob: Any, given: Any, survivor: Any) -> Any:
             flag_columns -= 1
         else:
             test_columns -= 1
+    elif uniform_columns > 0:
+        _, facts, entry_label = given
+        count, at = uniform_hold(at, (uniform_columns, entry_count), blobs, facts, entry_label, kept)
+        columns_at = at
     else:
-        shape = entry_count, flag_columns, interval_columns, test_columns
-        count = first_hold(shape, at, blob, given, survivor)
+        shape = entry_count, flag_columns, interval_columns, test_columns, is_narrow
+        count = first_hold(shape, at, blobs, given, survivor)
         done = 1
-        columns_at += entry_count if flag_columns > 0 or interval_columns == 0 else 3 * entry_count
-    targets = at + (flag_columns + 3 * interval_columns + test_columns) * entry_count
+        first_words = interval_words(entry_count, is_narrow)
+        columns_at += entry_count if flag_columns > 0 or interval_columns == 0 else first_words
+    targets = at + (flag_columns + test_columns) * entry_count
+    targets += interval_columns * interval_words(entry_count, is_narrow)
     if count == 0:
         return 0, targets
-    shape = entry_count, flag_columns, interval_columns, test_columns
-    return columns_hold(shape, columns_at, done, count, blob, given, survivor), targets
+    shape = entry_count, flag_columns, interval_columns, test_columns, is_narrow
+    return columns_hold(shape, columns_at, done, count, blobs, given, survivor), targets
 
 
 @leaf
@@ -267,7 +286,7 @@ def check_flags(start: Any, blob: Any, flag: Any, survivor: Any) -> Any:
     """
     head = blob[Index(start)]
     n = head & ENTRY_MASK
-    columns = head >> FLAG_SHIFT
+    columns = (head >> FLAG_SHIFT) & FLAG_MASK
     at = start + 1
     targets = at + columns * n
     count = np.int64(0)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
-from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
-from pubsub_cluster.workers.kernels.check import targets_of
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
 from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
@@ -21,16 +21,17 @@ PROBES, PLACES, CANDIDATES = 0, 1, 2
 KINDS = 3
 
 
-@routine
-def candidates_at(start: Any, blob: Any) -> Any:
+@leaf
+def candidates_at(start: Any, blobs: Any, given: Any, kept: Any) -> Any:
     """Return the entries of a place of the blob, over all its sections."""
     total = np.int64(0)
     while True:
-        head = blob[start]
+        head = blobs.word[start]
+        _, targets = check_section(start, blobs, given, kept)
         total += head & ENTRY_MASK
         if (head & HEAD_MORE) == 0:
             return total
-        start = targets_of(start, blob) + (head & ENTRY_MASK)
+        start = targets + (head & ENTRY_MASK)
 
 
 @leaf
@@ -50,10 +51,10 @@ def table_of_item(item: Any, direct_area: Any, direct_table: Any) -> Any:
 @leaf
 def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
     """Add the pending places [first, stop) to line `line` of the counts."""
-    places, blob = seen
+    places, blobs, given, kept = seen
     for number in range(first, stop):
         work[line, PLACES] += 1
-        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob)
+        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blobs, given, kept)
 
 
 @kernel
@@ -78,14 +79,14 @@ def observe_events(
     slots = work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
     bits = events.bit_start, events.bit
-    points, areas, blob, mine = tables.points, tables.areas, tables.blob, tables.partition_mine
+    points, areas, blob, mine = tables.points, tables.areas, tables.blobs.word, tables.partition_mine
     facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
     cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
     keyed = tables.parts, areas, tables.attribute_table, points.attribute_point
     probing = digits, probes, scratch.key, cursor
     has_cells = tables.slices.slice_label.shape[0] != 0
     slotted = tables.slots, points, blob
-    seen = places, blob
+    seen = places, tables.blobs, (tables.tests, facts, events.entry_label), scratch.kept
     for event in range(stop):
         scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
         set_flags(

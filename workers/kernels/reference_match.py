@@ -6,6 +6,8 @@ import itertools
 from bisect import bisect_right
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.blob import TABLE_DIRECT, mix_key, partition_of
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW
@@ -75,7 +77,8 @@ def observe_events(tables: Any, events: Any) -> tuple[list[int], list[int]]:
         for sort, found in enumerate((_table_places(labels, tables), _slot_places(labels, bits, tables))):
             places[sort] += len(found)
             for position, _ in found:
-                candidates[sort] += sum(len(entries) for _, entries in unpack_sections(tables.blob, position))
+                sections = unpack_sections(tables.blobs.word, position)
+                candidates[sort] += sum(len(entries) for _, entries in sections)
     return places, candidates
 
 
@@ -150,7 +153,7 @@ def _rows_at(
 ) -> list[int]:
     """Return the targets of the sections at a place whose residuals hold; programs stay ``~program``."""
     found: list[int] = []
-    for mine, entries in unpack_sections(tables.blob, position):
+    for mine, entries in unpack_sections(tables.blobs.word, position):
         if mine is not None and mine != digits:
             continue
         for target, residuals in entries:
@@ -180,18 +183,22 @@ def unpack_sections(
         head = int(blob[position])
         more = bool(head & form.HEAD_MORE)
         count = head & form.ENTRY_MASK
-        shifts = (form.FLAG_SHIFT, form.INTERVAL_SHIFT, form.TEST_SHIFT)
-        flags, intervals, tests = (head >> shift & form.COUNT_MASK for shift in shifts)
+        shifts = (form.FLAG_SHIFT, form.UNIFORM_SHIFT, form.INTERVAL_SHIFT, form.TEST_SHIFT)
+        masks = (form.FLAG_MASK, form.UNIFORM_MASK, form.INTERVAL_MASK, form.TEST_MASK)
+        counts = [head >> shift & mask for shift, mask in zip(shifts, masks, strict=True)]
         position += 1
 
-        def take(size: int) -> list[int]:
+        def take(size: int, dtype: Any = np.int32) -> list[int]:
+            """Return the next numbers; those smaller than words fill up a word."""
             nonlocal position
-            position += size
-            words: list[int] = blob[position - size : position].tolist()
+            word_count = -(-size * np.dtype(dtype).itemsize // 4)
+            position += word_count
+            words: list[int] = blob[position - word_count : position].view(dtype)[:size].tolist()
             return words
 
         if head & form.HEAD_LONG:
-            flags, intervals, tests = take(3)
+            counts = take(4)
+        flags, uniforms, intervals, tests = counts
         digits = tuple(take(take(1)[0])) if head & form.HEAD_LABELS else None
         columns: list[list[Any]] = []
         if head & form.HEAD_RUNS:
@@ -202,9 +209,26 @@ def unpack_sections(
                 column += [literal] * (stop - len(column))
             columns.append(column)
             flags, tests = (flags - 1, tests) if flags else (flags, tests - 1)
+        columns += [_uniform_column(count, take) for _ in range(uniforms)]
         columns += [take(count) for _ in range(flags)]
-        columns += [[tuple(take(3)) for _ in range(count)] for _ in range(intervals)]
+        dtype = np.uint16 if head & form.HEAD_NARROW else np.int32
+        for _ in range(intervals):
+            numbers = take(3 * count, dtype)
+            columns.append(list(zip(numbers[0::3], numbers[1::3], numbers[2::3], strict=True)))
         columns += [take(count) for _ in range(tests)]
         targets = take(count)
         sections.append((digits, [(targets[e], [c[e] for c in columns]) for e in range(count)]))
     return sections
+
+
+def _uniform_column(count: int, take: Any) -> list[tuple[int, int, int]]:
+    """Return the intervals of a uniform column."""
+    code = take(1)[0]
+    has_first, has_last = bool(code & form.COLUMN_FIRST), bool(code & form.COLUMN_LAST)
+    top, dtype = (form.HALF_MAX, np.uint16) if code & form.COLUMN_WIDE else (form.BYTE_MAX, np.uint8)
+    common = [] if has_first and has_last else take(1) * count
+    numbers = take((has_first + has_last) * count, dtype)
+    first = numbers[:count] if has_first else common
+    last = [top - number for number in numbers[-count:]] if has_last else common
+    attribute = code >> form.COLUMN_SHIFT
+    return [(2 * attribute, lo, hi) for lo, hi in zip(first, last, strict=True)]

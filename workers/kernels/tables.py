@@ -83,6 +83,14 @@ class Slots(NamedTuple):
     cluster_partition: Any  # int32[C]
 
 
+class Blobs(NamedTuple):
+    """The blob of sections: the same memory as numbers of three sizes."""
+
+    word: Any  # int32[]
+    half: Any  # uint16[]
+    byte: Any  # uint8[]
+
+
 class Tests(NamedTuple):
     """What literals mean that have no flag."""
 
@@ -109,7 +117,7 @@ class MatchTables(NamedTuple):
     parts: Any  # Parts
     areas: Any  # Areas
     slots: Any  # Slots
-    blob: Any  # int32[]
+    blobs: Any  # Blobs
     tests: Any  # Tests
     programs: Any  # Programs
     row_many: Any  # uint8[R]
@@ -174,6 +182,14 @@ class Places(NamedTuple):
     blob_probe: Any  # int64[]: pending hash probe that led there, -1: none
 
 
+class Kept(NamedTuple):
+    """Which entries of a section hold so far."""
+
+    survivor: Any  # int32[largest section, and a word of marks]: those that do
+    mark: Any  # uint8[largest section, up to a word]: 1 for those that do
+    mark_word: Any  # int64[]: the same memory
+
+
 class Scratch(NamedTuple):
     """Memory of one kernel thread."""
 
@@ -184,7 +200,7 @@ class Scratch(NamedTuple):
     key: Any  # int64[PENDING_MAX]
     probes: Any  # Probes
     places: Any  # Places
-    survivor: Any  # int32[largest section]
+    kept: Any  # Kept
     row_stamp: Any  # int64[R]
     program_stamp: Any  # int64[G]
     stack: Any  # uint8[longest program]
