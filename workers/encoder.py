@@ -110,9 +110,16 @@ class Encoder:
         )
         event_count = batch.event_count
         labels = np.empty(len(found) * event_count, np.int32)
-        for at, (attribute, view) in enumerate(found):
-            self._encode_column(view, attribute, labels[at * event_count : (at + 1) * event_count])
         attributes = np.array([attribute for attribute, _ in found], np.int32)
+        together = [at for at, (_, view) in enumerate(found) if view.type == "int64" and view.valid is None]
+        if together and event_count:
+            values = np.concatenate([found[at][1].values for at in together])
+            places = np.array(together, np.int32)
+            columns_of = frozen(attributes[places]), frozen(places)
+            encode.columns_integers(kernel_input(values, np.int64), columns_of, self.lookup.numbers, labels)
+        for at, (attribute, view) in enumerate(found):
+            if view.type != "int64" or view.valid is not None:
+                self._encode_column(view, attribute, labels[at * event_count : (at + 1) * event_count])
         entry_start = np.empty(event_count + 1, np.int64)
         # One row more: the kernel writes before it knows whether there is a value.
         out = (np.empty(len(labels) + 1, np.int32), np.empty(len(labels) + 1, np.int32))

@@ -48,7 +48,8 @@ def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
         offsets = np.array([0, len(document)], np.int64)
         header = {"format": batch_format, "event_count": 1}
         encoder.encode_batch(EventBatch(header, [offsets.tobytes(), document], names))
-    for values in (np.zeros(1, np.int64), np.zeros(1), np.zeros(1, bool), [""]):
+    gap = np.ma.masked_array(np.zeros(1, np.int64), [True])
+    for values in (np.zeros(1, np.int64), gap, np.zeros(1), np.zeros(1, bool), [""]):
         payload = payload_from_columns({"a": values})
         encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
     raw = _one_event()

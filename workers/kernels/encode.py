@@ -200,6 +200,28 @@ def column_integers(values: Any, valid: Any, numbers: Any, attribute: Any, label
 
 
 @kernel
+def columns_integers(values: Any, columns: Any, numbers: Any, label: Any) -> None:
+    """Find the labels of many dense columns without gaps in one call: a call costs as much as 500 labels.
+
+    ============  ===============================================================  ===
+    values        int64[c * n], column by column                                   in
+    columns       (attribute int32[c], place int32[c]): whose values, and which    in
+                  of the columns of `label`
+    numbers       NumberLookup                                                     in
+    label         int32[C * n], column by column                                   out
+    ============  ===============================================================  ===
+    """
+    attributes, places = columns
+    event_count = values.shape[0] // attributes.shape[0]
+    for column in range(attributes.shape[0]):
+        attribute = np.int64(attributes[column])
+        first = np.int64(places[column]) * event_count
+        for row in range(event_count):
+            value = values[column * event_count + row]
+            label[first + row] = number_label(numbers, attribute, value, 0.0)
+
+
+@kernel
 def column_doubles(values: Any, valid: Any, numbers: Any, attribute: Any, label: Any) -> None:
     """As `column_integers`; a NaN may stand only where there is no value."""
     all_valid = valid.shape[0] == 0
