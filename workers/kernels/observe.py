@@ -10,28 +10,69 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.shm.blob import ENTRY_MASK, HEAD_MORE
-from pubsub_cluster.workers.kernels._jit import kernel, leaf
-from pubsub_cluster.workers.kernels.check import check_section
+from pubsub_cluster.shm.blob import (
+    ENTRY_MASK,
+    FLAG_MASK,
+    FLAG_SHIFT,
+    HEAD_LABELS,
+    HEAD_LONG,
+    HEAD_MORE,
+    HEAD_NARROW,
+    HEAD_RUNS,
+    INTERVAL_MASK,
+    INTERVAL_SHIFT,
+    TEST_MASK,
+    TEST_SHIFT,
+    UNIFORM_MASK,
+    UNIFORM_SHIFT,
+)
+from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
+from pubsub_cluster.workers.kernels.check import interval_words
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
 from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
+from pubsub_cluster.workers.kernels.uniform import uniform_parts
 
 PROBES, PLACES, CANDIDATES = 0, 1, 2
 KINDS = 3
 
 
 @leaf
-def candidates_at(start: Any, blobs: Any, given: Any, kept: Any) -> Any:
+def targets_of(start: Any, blob: Any) -> Any:
+    """Return the word of the first target of a section (`shm.blob` has the form)."""
+    head = blob[start]
+    entry_count = np.int64(head & ENTRY_MASK)
+    flag_columns = np.int64((head >> FLAG_SHIFT) & FLAG_MASK)
+    uniform_columns = np.int64((head >> UNIFORM_SHIFT) & UNIFORM_MASK)
+    interval_columns = np.int64((head >> INTERVAL_SHIFT) & INTERVAL_MASK)
+    test_columns = np.int64((head >> TEST_SHIFT) & TEST_MASK)
+    at = np.int64(start) + 1
+    if (head & HEAD_LONG) != 0:
+        flag_columns, uniform_columns = np.int64(blob[at]), np.int64(blob[at + 1])
+        interval_columns, test_columns = np.int64(blob[at + 2]), np.int64(blob[at + 3])
+        at += 4
+    if (head & HEAD_LABELS) != 0:
+        at += 1 + blob[at]
+    word_columns = flag_columns + test_columns
+    if (head & HEAD_RUNS) != 0:
+        at += 1 + 2 * blob[at]
+        word_columns -= 1
+    for _ in range(uniform_columns):
+        at = uniform_parts(at, entry_count, blob)[3]
+    words = interval_words(entry_count, (head & HEAD_NARROW) != 0)
+    return at + word_columns * entry_count + interval_columns * words
+
+
+@routine
+def candidates_at(start: Any, blob: Any) -> Any:
     """Return the entries of a place of the blob, over all its sections."""
     total = np.int64(0)
     while True:
-        head = blobs.word[start]
-        _, targets = check_section(start, blobs, given, kept)
+        head = blob[start]
         total += head & ENTRY_MASK
         if (head & HEAD_MORE) == 0:
             return total
-        start = targets + (head & ENTRY_MASK)
+        start = targets_of(start, blob) + (head & ENTRY_MASK)
 
 
 @leaf
@@ -51,10 +92,10 @@ def table_of_item(item: Any, direct_area: Any, direct_table: Any) -> Any:
 @leaf
 def add_places(line: Any, first: Any, stop: Any, seen: Any, work: Any) -> None:
     """Add the pending places [first, stop) to line `line` of the counts."""
-    places, blobs, given, kept = seen
+    places, blob = seen
     for number in range(first, stop):
         work[line, PLACES] += 1
-        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blobs, given, kept)
+        work[line, CANDIDATES] += candidates_at(places.blob_at[number], blob)
 
 
 @kernel
@@ -86,7 +127,7 @@ def observe_events(
     probing = digits, probes, scratch.key, cursor
     has_cells = tables.slices.slice_label.shape[0] != 0
     slotted = tables.slots, points, blob
-    seen = places, tables.blobs, (tables.tests, facts, events.entry_label), scratch.kept
+    seen = places, blob
     for event in range(stop):
         scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
         set_flags(
