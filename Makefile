@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO_FLAGS ?=
 PYTEST_FLAGS ?=
-KERNEL_TESTS = $(wildcard tests/test_kernels_*.py)
+KERNEL_TESTS = $(wildcard tests/test_kernels_*.py) tests/test_engine_tables.py tests/test_builder_layout.py
 CHECKED_CACHE := $(VENV)/kernels-boundscheck
 
 help:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_cases import Case, raw_batch, rows_of_events
@@ -12,11 +13,13 @@ from strategies import cases
 
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.code_space import CodeSpaces
 from pubsub_cluster.shm.layout import LayoutArrays, attach_layout, write_layout
 from pubsub_cluster.shm.segment import current_owner
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.clusters import CLUSTER_ENTRIES_MAX
+from pubsub_cluster.tuner.configuration import EMPTY_CONFIGURATION
 from pubsub_cluster.tuner.predicates import SPREAD_MAX
 from pubsub_cluster.tuner.statistics import EventSample, encode_entries
 from pubsub_cluster.workers.encoder import Encoder
@@ -75,6 +78,49 @@ def test_always_and_never() -> None:
     always = len(layout.access_start) - 2
     assert sorted(target for target, _ in found.pop(always)) == [0, 1]
     assert [target for mine in found.values() for target, _ in mine] == [4]
+
+
+@pytest.mark.parametrize("value_count", [40, 2_000])
+def test_uniform_columns(value_count: int) -> None:
+    """Ranges of one attribute are in uniform columns of bytes or halves."""
+    step = value_count // 40
+    rules = [
+        {
+            "and": [
+                eq("a", 1),
+                {"attr": "b", "op": "<", "value": number * step},
+                {"attr": "c", "op": "between", "lo": number, "hi": number + 9},
+            ]
+        }
+        for number in range(1, 41)
+    ]
+    rules += [{"attr": "b", "op": "<", "value": number} for number in range(value_count - 41)]
+    catalogue = Case(rules)
+    counts = catalogue.writer.counts()
+    layout = build_layout(catalogue.reader, counts, 1, None, 1, configuration=EMPTY_CONFIGURATION)
+    heads = layout.cluster_blob[layout.cluster_start]
+    # One of the forty ranges of "b" may hold one label alone, which is a way in of its own.
+    found = heads[(heads & form.ENTRY_MASK) >= 39] >> form.UNIFORM_SHIFT & form.UNIFORM_MASK
+    assert set(found.tolist()) == ({2} if value_count == 40 else {1, 2})
+    assert (heads & form.HEAD_ONCE).all()
+    engine = MatchEngine(catalogue.reader)
+    engine.attach_layout(1, layout)
+    events = [
+        {"a": (1,), "b": (b,), "c": c} for b in (0, 7 * step, value_count) for c in ((3,), (20,), (2, 48))
+    ]
+    matched = rows_of_events(engine.match(raw_batch(events), 1, counts))
+    assert matched == rows_of_events(engine.match(raw_batch(events), 0, counts))
+
+
+def test_sections_told_once_have_no_row_twice() -> None:
+    """A section says so only of rows that no other entry leads to."""
+    both = {"or": [eq("a", 1), eq("b", 1)]}
+    layout = build(Case([eq("a", 1), both, eq("b", 1), {"attr": "a", "op": "in", "value": [1, 2]}]))
+    assert layout.row_many.tolist() == [0, form.MANY_CLAUSES, 0, form.MANY_KEYS]
+    for start in layout.cluster_start.tolist():
+        ((_, entries),) = unpack_sections(layout.cluster_blob, start)
+        if int(layout.cluster_blob[start]) & form.HEAD_ONCE:
+            assert not any(layout.row_many[target] for target, _ in entries)
 
 
 def test_removed_rows_are_left_out() -> None:
