@@ -139,7 +139,7 @@ def run_item(item: Item, passes: int) -> dict[str, Any]:
     for rival in item.rivals or ("none",):
         command += ["--rival", rival]
     if item.with_cluster:
-        command.append("--cluster")
+        command += ["--cluster", "--shards", "1", "--replicas", "2"]  # two workers, each with whole batches
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=MOST_SECONDS)
     report: dict[str, Any] = orjson.loads(done.stdout)
     return report
