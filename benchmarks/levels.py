@@ -28,7 +28,7 @@ from pubsub_cluster.workers.engine import MatchEngine, Observation
 SAMPLE_EVENTS = 2_048
 SAMPLE_BATCH = 128
 GENERATION = 1
-MATCHES_MAX = 1 << 30
+MATCHES_MAX, ATTRIBUTES_MAX = 1 << 30, 1 << 16
 
 
 class Loaded(NamedTuple):
@@ -85,7 +85,11 @@ def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Lo
         begin = time.perf_counter()
         layout = build_layout(catalogue, counts, 1, sample, GENERATION, **build_options)
         build_s = time.perf_counter() - begin
-    engine = MatchEngine(catalogue, EMPTY_SCHEMA, Limits(matches_per_batch_max=MATCHES_MAX))
+    engine = MatchEngine(
+        catalogue,
+        EMPTY_SCHEMA,
+        Limits(matches_per_batch_max=MATCHES_MAX, attributes_per_event_max=ATTRIBUTES_MAX),
+    )
     engine.warm_up()
     engine.attach_layout(GENERATION, layout)
     return Loaded(catalogue, layout, engine, counts, load_s, build_s, memory.taken_bytes)
@@ -143,7 +147,7 @@ class PayloadRun:
 
     def __init__(self, loaded: Loaded, batches: list[Events], form: str) -> None:
         self._loaded = loaded
-        limits = Limits(matches_per_batch_max=MATCHES_MAX)
+        limits = Limits(matches_per_batch_max=MATCHES_MAX, attributes_per_event_max=ATTRIBUTES_MAX)
         self._payloads: list[tuple[Any, Any]] = []
         for events in batches:
             made = payload_from_columns(events.columns())
