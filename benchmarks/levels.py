@@ -28,7 +28,11 @@ from pubsub_cluster.workers.engine import MatchEngine, Observation
 SAMPLE_EVENTS = 2_048
 SAMPLE_BATCH = 128
 GENERATION = 1
-MATCHES_MAX, ATTRIBUTES_MAX = 1 << 30, 1 << 16
+MATCHES_MAX = 1 << 30
+WIDE = Limits(
+    matches_per_batch_max=MATCHES_MAX, attributes_per_event_max=1 << 16, batch_size_bytes_max=1 << 30
+)
+"""Limits that no workload meets."""
 
 
 class Loaded(NamedTuple):
@@ -88,7 +92,7 @@ def load(rules: Rules, sample_events: Events | None, **build_options: Any) -> Lo
     engine = MatchEngine(
         catalogue,
         EMPTY_SCHEMA,
-        Limits(matches_per_batch_max=MATCHES_MAX, attributes_per_event_max=ATTRIBUTES_MAX),
+        WIDE,
     )
     engine.warm_up()
     engine.attach_layout(GENERATION, layout)
@@ -147,13 +151,12 @@ class PayloadRun:
 
     def __init__(self, loaded: Loaded, batches: list[Events], form: str) -> None:
         self._loaded = loaded
-        limits = Limits(matches_per_batch_max=MATCHES_MAX, attributes_per_event_max=ATTRIBUTES_MAX)
         self._payloads: list[tuple[Any, Any]] = []
         for events in batches:
             made = payload_from_columns(events.columns())
             if form == "json":
                 made = payload_from_json(b"\n".join(map(msgspec.json.encode, events.dictionaries())))
-            check_payload(made.header, made.buffers, limits)
+            check_payload(made.header, made.buffers, WIDE)
             self._payloads.append((made.header, [memoryview(buffer) for buffer in made.buffers]))
 
     def run(self) -> I8:
