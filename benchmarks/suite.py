@@ -44,7 +44,7 @@ ITEMS = (
     *(Item(name, 1_000_000, 5_000, rivals=COMPILED) for name in WORKLOADS if name.startswith("W0-domains")),
     Item("HT-n", 100_000, 2_000, rivals=COMPILED),
     Item("HT-n", 1_000_000, 2_000, rivals=COMPILED),
-    Item("ADS", 3_000_000, 2_000, rivals=("scan",)),
+    Item("ADS", 3_000_000, 2_000, rivals=COMPILED),
     Item("SERVICE", 100_000, 20_000, with_cluster=True, rivals=ALL),
     *(
         Item(name, entry.subscriptions, entry.events, rivals=("scan",))

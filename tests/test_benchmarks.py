@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from pubsub_cluster.benchmarks import figures, rivals
 from pubsub_cluster.benchmarks.cluster_level import atom
+from pubsub_cluster.benchmarks.engines import predicates
 from pubsub_cluster.benchmarks.engines.predicates import Unfit
 from pubsub_cluster.benchmarks.measure import WrongAnswer, interleaved
 from pubsub_cluster.benchmarks.runner import Settings, run_workload
@@ -105,6 +106,21 @@ def test_rivals_answer_correctly(name: str) -> None:
             continue
         truth = counts if part is rules else expected_counts(part, events, 25)
         assert run.run().tolist() == truth[: run.event_count].tolist(), rival
+
+
+def test_a_range_of_one_value_is_not_lost_beside_the_equality() -> None:
+    """Two predicates may be the same point: rivals find both."""
+    rules = WORKLOADS["ADS"].make(subscriptions=400, seed=1).rules()
+    doubled = rules._replace(
+        attribute=np.append(rules.attribute, rules.attribute[rules.literal[0]]),
+        lo=np.append(rules.lo, rules.lo[rules.literal[0]]),
+        hi=np.append(rules.hi, rules.hi[rules.literal[0]]),
+        except_=np.append(rules.except_, rules.except_[rules.literal[0]]),
+        member_start=np.append(rules.member_start, rules.member_start[-1]),
+    )
+    tests = predicates.tests_of(doubled)
+    points = tests.point_predicate[tests.point_predicate >= 0].tolist()
+    assert sorted([*points, *tests.other.tolist()]) == list(range(len(doubled.attribute)))
 
 
 @pytest.mark.timeout(600)  # compiles the rivals' kernels

@@ -66,7 +66,10 @@ def tests_of(rules: Rules) -> Tests:
     base = np.cumsum(span) - span
     point_predicate = np.full(int(span.sum()) + 1, -1, np.int32)
     numbers = np.flatnonzero(point)
-    point_predicate[base[rules.attribute[numbers]] + rules.lo[numbers]] = numbers
+    place = base[rules.attribute[numbers]] + rules.lo[numbers]
+    point_predicate[place] = numbers
+    # A range may be the same point as an equality; the table has room for one of them.
+    point[numbers[point_predicate[place] != numbers]] = False
     other = np.flatnonzero(~point)
     other = other[np.argsort(rules.attribute[other], kind="stable")].astype(np.int32)
     other_start = np.zeros(attribute_count + 1, np.int64)
