@@ -19,6 +19,7 @@ LEAST: dict[str, float] = {
     "result_slot_bytes": 4_096,
     "retune_interval_s": 0.0,
     "task_timeout_s": 0.1,
+    "worker_silence_s": 2.0,  # an idle worker speaks every second
     "partitions": 1,
 }
 DURABILITIES = ("full", "normal")
@@ -51,6 +52,8 @@ class ClusterConfig:
         Least time between two generations that are built for new statistics alone.
     task_timeout_s : float
         A worker that is silent for so long on one task is replaced.
+    worker_silence_s : float
+        An idle worker that is silent for so long is replaced; never sooner than after `task_timeout_s`.
     injected_clock : bool
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
@@ -68,6 +71,7 @@ class ClusterConfig:
     result_slot_bytes: int = 4 << 20
     retune_interval_s: float = 30.0
     task_timeout_s: float = 60.0
+    worker_silence_s: float = 10.0
     injected_clock: bool = False
     partitions: int = 64
 

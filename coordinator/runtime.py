@@ -101,7 +101,9 @@ class Coordinator:
         self.store = ChangeStore(resources.data_dir, self.config.durability)
         self.config = config = with_stored_schema(self.config, self.store)
         self.registry = Registry(resources.catalogue, config.schema, config.limits)
-        self.scheduler = Scheduler(config.shards, config.replicas, config.task_timeout_s)
+        self.scheduler = Scheduler(
+            config.shards, config.replicas, config.task_timeout_s, config.worker_silence_s
+        )
         self.layouts = LayoutReports()
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
         self.window = ReplyWindow()

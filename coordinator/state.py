@@ -38,7 +38,6 @@ KILLS_PER_TASK_MAX = 2
 RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
 START_S_MAX = 300.0  # a first start compiles the kernels
-IDLE_SILENCE_S = 10.0
 QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
 STORY_LENGTH = 64
 
@@ -114,11 +113,16 @@ class Scheduler:
     shards, replicas : int
     task_timeout_s : float
         A worker with a task that has not been heard of for so long is killed.
+    worker_silence_s : float
+        So is one without a task; never sooner than one with.
     """
 
-    def __init__(self, shards: int, replicas: int, task_timeout_s: float) -> None:
+    def __init__(
+        self, shards: int, replicas: int, task_timeout_s: float, worker_silence_s: float = 10.0
+    ) -> None:
         self.shards = shards
         self.task_timeout_s = task_timeout_s
+        self.idle_silence_s = max(task_timeout_s, worker_silence_s)
         self.workers = [
             Worker(idx, shard_idx=idx % shards, replica_idx=idx // shards) for idx in range(shards * replicas)
         ]
@@ -208,9 +212,7 @@ class Scheduler:
         """Find workers that hang: idle ones speak every second, those that start have their time."""
         out: list[Instruction] = []
         for worker in self.workers:
-            patience_s = (
-                max(self.task_timeout_s, IDLE_SILENCE_S) if not worker.running else self.task_timeout_s
-            )
+            patience_s = self.task_timeout_s if worker.running else self.idle_silence_s
             if worker.alive and now_s - worker.heard_at_s > (patience_s if worker.ready else START_S_MAX):
                 worker.heard_at_s = now_s  # told once, its death follows
                 out.append(KillWorker(worker.worker_idx))

@@ -204,7 +204,8 @@ def test_a_cluster_ends_with_the_process_that_started_it(tmp_data_dir: Path) -> 
 
 
 def test_the_successor_of_a_dead_worker_that_is_stopped_is_replaced_too(tmp_data_dir: Path) -> None:
-    with Cluster(tmp_data_dir, task_timeout_s=1.0) as cluster, cluster.client(timeout_s=60.0) as client:
+    patience = {"task_timeout_s": 1.0, "worker_silence_s": 2.0}
+    with Cluster(tmp_data_dir, **patience) as cluster, cluster.client(timeout_s=60.0) as client:
         client.subscribe("x = 1")
         os.kill(client.status()["workers"][0]["pid"], signal.SIGSTOP)
         # Idle and silent: found without a task, too.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 import time
 
 import zmq
@@ -155,4 +156,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    exit_code = main()
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(
+        exit_code
+    )  # Nothing is left to do, and taking the interpreter down is most of what a stop waits for.

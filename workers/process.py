@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import sys
 import time
 from typing import Any, NamedTuple
 
@@ -97,4 +99,9 @@ def error_body(error: Exception) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    exit_code = main()
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(
+        exit_code
+    )  # Nothing is left to do, and taking the interpreter down is most of what a stop waits for.
