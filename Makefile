@@ -25,7 +25,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_FLAGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

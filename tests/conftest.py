@@ -5,6 +5,9 @@ be at work on the same machine, so only what is provably ours counts: processes 
 in their environment, segments by the process in their name. Set ``PUBSUB_CLUSTER_TESTS_ALONE=1`` where no
 other cluster runs (the CI does) to also count the segments of processes that have died. A cluster that
 several tests share (a fixture of a wider scope) may start processes and make segments in any of them.
+
+With pytest-xdist, all tests marked `cluster` run in one process, one after the other: each is the only one
+with clusters, and judges alone what was left by the dead. The others are dealt to all processes.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -27,6 +30,7 @@ RUN_VARIABLE = "PUBSUB_CLUSTER_TEST_RUN"
 ALONE_VARIABLE = "PUBSUB_CLUSTER_TESTS_ALONE"
 LEAVE_S_MAX = 5.0
 Item = TypeVar("Item")
+_left_behind: list[str] = []  # by the whole run
 SEGMENT_DIR = Path("/dev/shm")
 # Started by multiprocessing itself, once per process, and gone with it.
 HARMLESS_COMMANDS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
@@ -41,20 +45,27 @@ def pytest_configure() -> None:
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that run clusters together, in one process."""
+    for item in items:
+        if item.get_closest_marker("cluster") is not None:
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaves a process or a segment behind, after a bounded wait."""
     thorough = request.node.get_closest_marker("cluster") is not None
     find = _our_processes if thorough else _children
     before = set(find())
-    segments_before = set(_our_segments())
+    segments_before = set(_our_segments(with_dead=thorough))
     start_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
     yield
     left = _wait_until_gone(
         lambda: [pid for pid in find() if pid not in before and _parent(pid) not in before]
     )
     assert not left, f"processes left behind: {[f'{pid}: {_command(pid)!r}' for pid in left]}"
-    segments = _wait_until_gone(lambda: sorted(set(_our_segments(start_ticks)) - segments_before))
+    segments = _wait_until_gone(lambda: sorted(set(_our_segments(start_ticks, thorough)) - segments_before))
     assert not segments, f"shared-memory segments left behind: {segments}"
 
 
@@ -71,10 +82,21 @@ def tmp_data_dir() -> Iterator[Path]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the whole run when a process of some test is still there, whoever adopted it."""
-    left = _wait_until_gone(_our_processes)
-    if left and session.exitstatus == 0:
-        print(f"\nprocesses left behind by the run: {[f'{pid}: {_command(pid)!r}' for pid in left]}")
+    worker_output = getattr(session.config, "workeroutput", None)
+    if worker_output is not None or not session.config.getoption("numprocesses", None):
+        left = _wait_until_gone(_our_processes)
+        _left_behind.extend(f"{pid}: {_command(pid)!r}" for pid in left)
+    if worker_output is not None:
+        worker_output["left_behind"] = _left_behind  # a worker's exit status is not looked at
+    elif _left_behind and session.exitstatus == 0:
+        print(f"\nprocesses left behind by the run: {_left_behind}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of pytest-xdist says was left behind."""
+    _left_behind.extend(getattr(node, "workeroutput", {}).get("left_behind", []))
 
 
 def _wait_until_gone(find: Callable[[], list[Item]]) -> list[Item]:
@@ -110,7 +132,7 @@ def _our_processes() -> list[int]:
     return sorted(pid for pid in found if not _harmless(pid))
 
 
-def _our_segments(start_ticks: float = math.inf) -> list[str]:
+def _our_segments(start_ticks: float = math.inf, with_dead: bool = True) -> list[str]:
     """Return segments of this process, of dead ones, and of processes started after `start_ticks`."""
     found = []
     for entry in SEGMENT_DIR.glob("pubsub-*"):
@@ -121,7 +143,7 @@ def _our_segments(start_ticks: float = math.inf) -> list[str]:
         shared = pid != os.getpid() and int(parts[3]) < start_ticks < math.inf
         ours = pid == os.getpid() or (_is_marked(pid) and not shared)
         dead = not Path(f"/proc/{pid}").exists()
-        if ours or (dead and os.environ.get(ALONE_VARIABLE) == "1"):
+        if ours or (with_dead and dead and os.environ.get(ALONE_VARIABLE) == "1"):
             found.append(entry.name)
     return found
 

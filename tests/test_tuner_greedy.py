@@ -180,7 +180,7 @@ def test_greedy_finds_the_optimum_of_a_plain_case() -> None:
 
 
 def test_space_bound_is_kept() -> None:
-    problem = ht_problem(4_000)._replace(weight=20.0)
+    problem = ht_problem(1_500)._replace(weight=50.0)
     sampled = sample_clauses(problem, choose_slices(problem), DEFAULT_CONSTANTS)
     free = Search(sampled, DEFAULT_CONSTANTS)
     slots_bytes = free.size_bytes
