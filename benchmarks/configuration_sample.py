@@ -13,21 +13,16 @@ import json
 import sys
 import time
 
-import numpy as np
-
 from pubsub_cluster.benchmarks.levels import SAMPLE_BATCH, SAMPLE_EVENTS
 from pubsub_cluster.benchmarks.workloads import WORKLOADS, Workload
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
-from pubsub_cluster.shm.code_space import build_code_spaces, gather_predicates
-from pubsub_cluster.tuner.access import find_ways
 from pubsub_cluster.tuner.assignment import SAMPLE_CLAUSES, SAMPLE_LITERALS, sample_clauses
+from pubsub_cluster.tuner.builder import prepare
 from pubsub_cluster.tuner.choice import make_problem
 from pubsub_cluster.tuner.configuration import Problem, TableSchema
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS
 from pubsub_cluster.tuner.greedy import Search
-from pubsub_cluster.tuner.predicates import number_predicates
 from pubsub_cluster.tuner.slices import choose_slices
-from pubsub_cluster.tuner.source import collect_source, gather, literal_uses, renumbered
 from pubsub_cluster.tuner.statistics import EventSample
 
 VERSION = 1
@@ -43,21 +38,9 @@ def problem_of(workload: Workload) -> Problem:
     sample, events = EventSample(), workload.events(SAMPLE_EVENTS, first=1 << 30)
     for first in range(0, events.size, SAMPLE_BATCH):
         sample.add(events.slice(first, first + SAMPLE_BATCH).raw())
-    source = collect_source(catalogue.columns, counts, VERSION)
-    use_count = literal_uses(source, counts.predicates)
-    used = np.flatnonzero(use_count).astype(np.int32)
-    gathered = gather_predicates(catalogue.columns, used)
-    spaces, tests = build_code_spaces(gathered)
-    names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
-    statistics = sample.statistics(spaces, names)
-    predicates, own_number = number_predicates(
-        spaces, tests, used, use_count[used], source.clause_count, statistics.label
-    )
-    number = np.zeros(counts.predicates, np.int32)
-    number[used] = own_number
-    clauses = gather(source, slice(None))
-    clauses = clauses._replace(literal=renumbered(clauses.literal, number))
-    return make_problem(clauses, spaces, predicates, find_ways(spaces, predicates, statistics), statistics)
+    work = prepare(catalogue, counts, VERSION, sample)
+    clauses = work.clauses(slice(None))
+    return make_problem(clauses, work.spaces, work.predicates, work.ways, work.statistics)
 
 
 def choose(

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
+from pubsub_cluster.cli.reference import write_or_check
 from pubsub_cluster.coordinator.config import WORKERS_MAX, ClusterConfig
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
@@ -203,15 +202,7 @@ One attribute of each domain (what the domains mean: [semantics.md](semantics.md
 
 def main(arguments: list[str]) -> int:
     """Write the page, or check it; return the exit code."""
-    page = render()
-    if "--check" not in arguments:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page:
-        return 0
-    click.echo(f"{PAGE} is stale: run python -m pubsub_cluster.cli.configuration", err=True)
-    return 1
+    return write_or_check(PAGE, render(), "pubsub_cluster.cli.configuration", arguments)
 
 
 if __name__ == "__main__":

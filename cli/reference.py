@@ -93,17 +93,31 @@ def render() -> str:
     return "\n".join([INTRODUCTION, *(section(names, command) for names, command in walk(cli))])
 
 
+def write_or_check(page: Path, text: str, module: str, arguments: list[str]) -> int:
+    """Write a generated page, or with ``--check`` compare it; return the exit code.
+
+    Parameters
+    ----------
+    page : Path
+    text : str
+        What it should say.
+    module : str
+        Writes it.
+    arguments : list of str
+    """
+    if "--check" not in arguments:
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+        return 0
+    if page.is_file() and page.read_text(encoding="utf-8") == text:
+        return 0
+    click.echo(f"{page} is stale: run python -m {module}", err=True)
+    return 1
+
+
 def main(arguments: list[str]) -> int:
     """Write the page, or check it; return the exit code."""
-    page = render()
-    if "--check" not in arguments:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page:
-        return 0
-    click.echo(f"{PAGE} is stale: run python -m pubsub_cluster.cli.reference", err=True)
-    return 1
+    return write_or_check(PAGE, render(), "pubsub_cluster.cli.reference", arguments)
 
 
 if __name__ == "__main__":

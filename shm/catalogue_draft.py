@@ -214,16 +214,8 @@ class Draft:
         literal_counts: list[int] = []
         literals: list[int] = []
         program_rows: list[int] = []
-        known = self._literals
-        fresh = 2 * (self._counts.predicates + len(self._new_predicates))
         for predicates, clauses, codes in forms:
-            positive = []
-            for predicate in predicates:
-                literal = known.setdefault(predicate, fresh)
-                if literal == fresh:
-                    self._new_predicates.append(predicate)
-                    fresh += 2
-                positive.append(literal)
+            positive = self._number_predicates(predicates)
             if clauses is None:
                 program_rows.append(len(clause_counts))
                 clause_counts.append(1)

@@ -194,7 +194,7 @@ def test_a_background_start_that_is_interrupted_leaves_nothing(
 ) -> None:
     children: list[subprocess.Popen[bytes]] = []
 
-    class Recorded(subprocess.Popen):  # type: ignore[type-arg]
+    class Recorded(subprocess.Popen[bytes]):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], stdin=options["stdin"])
             children.append(self)

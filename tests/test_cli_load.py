@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +13,7 @@ from pubsub_cluster.cli import load as load_module
 from pubsub_cluster.cli.load import load_lines, read_item
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.cli.publish import read_batches
-from pubsub_cluster.client import Subscription
+from pubsub_cluster.client import Client, Subscription
 from pubsub_cluster.language.errors import (
     DuplicateIdError,
     EventError,
@@ -81,7 +81,7 @@ def test_bad_lines_cost_only_themselves(monkeypatch: pytest.MonkeyPatch) -> None
     client = RecordingClient()
     lines = [b"a = 1\n", b'{"expr"\n', b"\n", b"bad\n", b"b = 2\n", b"{]"]
     sizes: list[int] = []
-    tally = load_lines(client, lines, None, lambda size, _: sizes.append(size))  # type: ignore[arg-type]
+    tally = load_lines(as_client(client), lines, None, lambda size, _: sizes.append(size))
     assert [item["expr"] for item in client.items] == ["a = 1", "bad", "b = 2"]
     assert (tally.loaded_count, tally.refused_count) == (2, 3)
     assert [number for number, _ in tally.errors] == [2, 4, 6]
@@ -129,6 +129,11 @@ def test_large_events_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [lines for _, lines in read_batches(file, 100)] == [[1], [2], [3]]
 
 
+def as_client(stand_in: RecordingClient) -> Client:
+    """Return a stand-in as the client that `load_lines` takes; it has the methods that are called."""
+    return cast(Client, stand_in)
+
+
 class KeepingClient(RecordingClient):
     """Knows ids; one that exists is refused, and may be updated."""
 
@@ -156,11 +161,11 @@ class KeepingClient(RecordingClient):
 def test_replace_updates_what_exists() -> None:
     client = KeepingClient()
     first = [b'{"id": "x", "expr": "a = 1", "owner": "ann"}\n', b'{"id": "y", "expr": "b = 1"}\n']
-    assert load_lines(client, first, None, lambda *_: None).loaded_count == 2  # type: ignore[arg-type]
+    assert load_lines(as_client(client), first, None, lambda *_: None).loaded_count == 2
     again = [b'{"id": "x", "expr": "a = 2", "owner": "bob"}\n', b'{"id": "z", "expr": "c = 1"}\n']
-    refusing = load_lines(client, again[:1], None, lambda *_: None)  # type: ignore[arg-type]
+    refusing = load_lines(as_client(client), again[:1], None, lambda *_: None)
     assert (refusing.loaded_count, refusing.refused_count) == (0, 1)
-    tally = load_lines(client, again, None, lambda *_: None, replace=True)  # type: ignore[arg-type]
+    tally = load_lines(as_client(client), again, None, lambda *_: None, replace=True)
     assert (tally.loaded_count, tally.replaced_count, tally.refused_count) == (2, 1, 0)
     assert client.kept["x"] == {"id": "x", "expr": "a = 2", "owner": "ann"}
 

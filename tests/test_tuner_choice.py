@@ -74,7 +74,7 @@ def test_labels_of_sampled_events_are_kept() -> None:
     sample.add(raw_batch([{"a": (1,)}, {"b": (2,)}, {"a": (0, 1), "b": (3,)}]))
     layout = build(case)
     names = [case.reader.attribute_name(int(a)) for a in layout.attribute_catalogue]
-    events = sample.statistics(layout.spaces, names).events  # type: ignore[attr-defined]
+    events = sample.statistics(layout.spaces, names).events
     assert (events > 0).tolist() == [[name in event for name in names] for event in ("a", "b", "ab")]
 
 

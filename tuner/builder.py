@@ -20,6 +20,7 @@ from pubsub_cluster.shm.code_space import (
     I8,
     U1,
     CodeSpaces,
+    LabelTests,
     build_code_spaces,
     expand_slices,
     gather_predicates,
@@ -57,9 +58,11 @@ PARTITION_COUNT = 64
 NEVER = -2
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """What is known once predicates are numbered; `number` is by catalogue predicate."""
 
+    attribute_id: I4
+    tests: LabelTests
     source: Source
     spaces: CodeSpaces
     predicates: Predicates
@@ -80,6 +83,36 @@ class _Indexed(NamedTuple):
     columns: dict[str, np.ndarray]
     row_many: U1
     entry_count_max: int
+
+
+def prepare(
+    catalogue: CatalogueReader, counts: CatalogueCounts, version: int, sample: EventSample | None
+) -> Work:
+    """Gather what a layout is of, number its predicates and estimate them; as `build_layout`."""
+    source = collect_source(catalogue.columns, counts, version)
+    use_count = literal_uses(source, counts.predicates)
+    used = np.flatnonzero(use_count).astype(np.int32)
+    gathered = gather_predicates(catalogue.columns, used)
+    spaces, tests = build_code_spaces(gathered)
+    names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
+    statistics = (sample or EventSample()).statistics(spaces, names)
+    predicates, own_number = number_predicates(
+        spaces, tests, used, use_count[used], source.clause_count, statistics.label
+    )
+    number = np.zeros(counts.predicates, np.int32)
+    number[used] = own_number
+    ways = find_ways(spaces, predicates, statistics)
+    return Work(
+        gathered.attribute_id,
+        tests,
+        source,
+        spaces,
+        predicates,
+        number,
+        statistics,
+        ways,
+        renumbered(source.program_code, number),
+    )
 
 
 def build_layout(
@@ -118,31 +151,18 @@ def build_layout(
     LayoutArrays
         Read-only arrays in private memory.
     """
-    source = collect_source(catalogue.columns, counts, version)
-    use_count = literal_uses(source, counts.predicates)
-    used = np.flatnonzero(use_count).astype(np.int32)
-    gathered = gather_predicates(catalogue.columns, used)
-    spaces, tests = build_code_spaces(gathered)
-    names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
-    statistics = (sample or EventSample()).statistics(spaces, names)
-    predicates, own_number = number_predicates(
-        spaces, tests, used, use_count[used], source.clause_count, statistics.label
-    )
-    number = np.zeros(counts.predicates, np.int32)
-    number[used] = own_number
-    ways = find_ways(spaces, predicates, statistics)
-    work = _Work(
-        source,
-        spaces,
-        predicates,
-        number,
-        statistics,
-        ways,
-        renumbered(source.program_code, number),
-    )
+    work = prepare(catalogue, counts, version, sample)
+    source, spaces, tests, predicates = work.source, work.spaces, work.tests, work.predicates
     if configuration is None:
         configuration = choose_tables(
-            source.clause_count, work.clauses, spaces, predicates, ways, statistics, constants, max_bytes
+            source.clause_count,
+            work.clauses,
+            spaces,
+            predicates,
+            work.ways,
+            work.statistics,
+            constants,
+            max_bytes,
         )
     check_configuration(configuration, np.diff(spaces.label_start))
     indexed = _index(work, configuration, partition_count)
@@ -157,7 +177,7 @@ def build_layout(
                 int(np.diff(source.program_start).max(initial=0)),
                 predicates.flag_count,
             ),
-            attribute_catalogue=gathered.attribute_id,
+            attribute_catalogue=work.attribute_id,
             **spaces._asdict(),
             row_catalogue=source.row_catalogue,
             row_many=indexed.row_many,
@@ -179,7 +199,7 @@ def build_layout(
     )
 
 
-def _index(work: _Work, configuration: Configuration, partition_count: int) -> _Indexed:
+def _index(work: Work, configuration: Configuration, partition_count: int) -> _Indexed:
     """Deal all clauses to tables and slots, and pack them."""
     predicates, ways = work.predicates, work.ways
     cells = map_cells(work.spaces, predicates, configuration, work.statistics.label)
@@ -285,7 +305,7 @@ def _count_rows(times: U1, row: I4) -> None:
     times[again] = 2
 
 
-def _assign(work: _Work, codes: list[list[int]], lookup: Lookup) -> I4:
+def _assign(work: Work, codes: list[list[int]], lookup: Lookup) -> I4:
     """Return the table of each clause, `SLOT`, or `NEVER` for those that cannot hold."""
     count = work.source.clause_count
     table_of = np.empty(count, np.int32)
@@ -300,7 +320,7 @@ def _assign(work: _Work, codes: list[list[int]], lookup: Lookup) -> I4:
     return table_of
 
 
-def _program_slots(work: _Work) -> list[tuple[list[int], int]]:
+def _program_slots(work: Work) -> list[tuple[list[int], int]]:
     """Return the slots of every program's access set."""
     found = []
     codes, ways = work.program_code.tolist(), work.ways
