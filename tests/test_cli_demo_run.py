@@ -62,6 +62,7 @@ def streamed(
 ) -> stream.StreamRecord:
     monkeypatch.setattr(stream, "EVENTS_PER_BATCH", events_per_batch)
     monkeypatch.setattr(stream, "POLL_S", 0.0)
+    monkeypatch.setattr(stream, "SLOW_S", 0.0)
     monkeypatch.setattr(stream, "ASK_AGAIN_S", 0.0)
     return stream.publish_flights(cluster, cluster, FLIGHTS, lambda _: None)  # type: ignore[arg-type]
 
@@ -70,7 +71,7 @@ def test_stream_publishes_every_flight_once_and_asks_for_layouts(monkeypatch: py
     cluster = PretendCluster()
     record = streamed(cluster, monkeypatch, 100)
     assert sum(cluster.batch_sizes) == record.event_count == len(FLIGHTS)
-    assert cluster.asked_after == [6, 13, 21]
+    assert cluster.asked_after == [0, 7, 15]
     assert record.generation_count == 3
     assert [generation for _, generation in record.swaps] == [8, 9, 10]
     assert record.match_count == len(record.all_handles()) == record.all_offsets()[-1]

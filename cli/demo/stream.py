@@ -1,13 +1,14 @@
 """Publish the flights, keep the answers, and let the tuner work meanwhile.
 
-The stream is one pipelined `publish_stream`; at three moments the tuner is asked for a new generation, and
-the stream goes on while it is built and swapped in. A short stream may end before three generations are
-through: its last batches are then held back for them, one by one, and the time in which nothing is on its
-way is not counted as publishing.
+The stream has four parts. At the start of the first three the tuner is asked for a new generation, and the
+stream goes on at full speed while it is built. A part that is through before its generation keeps some
+batches back for it: they go out slowly, so that flights are on their way when the layouts are swapped, and
+the time in which nothing is on its way is not counted as publishing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
 
 EVENTS_PER_BATCH = 2_000
 BATCHES_IN_FLIGHT = 4
-TUNE_AT_SHARES = (0.20, 0.45, 0.70)
-GENERATIONS_WANTED = len(TUNE_AT_SHARES)
+GENERATIONS_WANTED = 3
+PARTS = GENERATIONS_WANTED + 1
+"""The last part asks for no generation: it shows the stream after the swaps."""
+KEPT_BACK_BATCHES = 12
+SLOW_S = 0.25
+"""How long a batch that was kept back waits for the generation before it goes out without it."""
 GENERATION_WAIT_S_MAX = 90.0
 ASK_AGAIN_S = 2.0
 POLL_S = 0.05
@@ -130,10 +135,13 @@ class _Clock:
     def now_s(self) -> float:
         return time.perf_counter() - self._started_s - self._held_s
 
-    def hold(self, wait: Callable[[], None]) -> None:
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
         begin = time.perf_counter()
-        wait()
-        self._held_s += time.perf_counter() - begin
+        try:
+            yield
+        finally:
+            self._held_s += time.perf_counter() - begin
 
 
 def publish_flights(
@@ -150,27 +158,48 @@ def publish_flights(
         Hears of the record after each answer.
     """
     record = StreamRecord(first_generation=int(control.status()["generation"]))
-    starts = list(range(0, len(flights), EVENTS_PER_BATCH))
-    held_back = min(GENERATIONS_WANTED, len(starts))
-    marks = [int(len(starts) * share) for share in TUNE_AT_SHARES]
     clock = _Clock()
 
     def run(some: Iterable[int]) -> None:
         for matches in client.publish_stream(_batches(flights, some), in_flight=BATCHES_IN_FLIGHT):
             record.add(matches, clock.now_s())
             on_batch(record)
-            if len(record.answered_s) in marks and record.generation_count <= marks.index(
-                len(record.answered_s)
-            ):
-                control.tune_now()
 
-    run(starts[: len(starts) - held_back])
-    for i, start in enumerate(starts[len(starts) - held_back :], start=1):
-        wanted = record.first_generation + GENERATIONS_WANTED - held_back + i
-        if int(control.status()["generation"]) < wanted:
-            clock.hold(lambda generation=wanted: await_generation(control, generation))  # type: ignore[misc]
-        run([start])
+    starts = list(range(0, len(flights), EVENTS_PER_BATCH))
+    edges = [
+        len(starts) * i // PARTS for i in range(PARTS + 1)
+    ]  # few batches: the first parts are empty
+    for i in range(GENERATIONS_WANTED):
+        control.tune_now()
+        kept_back_from = max(edges[i], edges[i + 1] - KEPT_BACK_BATCHES)
+        run(starts[edges[i] : kept_back_from])
+        _run_slowly(
+            run, starts[kept_back_from : edges[i + 1]], control, record.first_generation + 1 + i, clock
+        )
+    run(starts[edges[-2] :])
     return record
+
+
+def _run_slowly(
+    run: Callable[[list[int]], None], starts: list[int], control: Client, wanted: int, clock: _Clock
+) -> None:
+    """Run batches one by one until generation `wanted` is in force, then the rest."""
+    while len(starts) > 1 and not _has_come(control, wanted, clock):
+        run([starts.pop(0)])
+    with clock.held():
+        await_generation(control, wanted)
+    run(starts)
+
+
+def _has_come(control: Client, generation: int, clock: _Clock) -> bool:
+    """Tell whether `generation` is in force, after `SLOW_S` at most."""
+    until = time.monotonic() + SLOW_S
+    with clock.held():
+        while int(control.status()["generation"]) < generation:
+            if time.monotonic() > until:
+                return False
+            time.sleep(POLL_S)
+    return True
 
 
 def await_generation(control: Client, generation: int) -> None:
