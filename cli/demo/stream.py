@@ -166,9 +166,7 @@ def publish_flights(
             on_batch(record)
 
     starts = list(range(0, len(flights), EVENTS_PER_BATCH))
-    edges = [
-        len(starts) * i // PARTS for i in range(PARTS + 1)
-    ]  # few batches: the first parts are empty
+    edges = [len(starts) * i // PARTS for i in range(PARTS + 1)]  # few batches: the first parts are empty
     for i in range(GENERATIONS_WANTED):
         control.tune_now()
         kept_back_from = max(edges[i], edges[i + 1] - KEPT_BACK_BATCHES)
