@@ -17,8 +17,13 @@ from pubsub_cluster.shm.catalogue_store import I4, I8, CatalogueColumns
 def clause_ranges(columns: CatalogueColumns, rows: I4) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
     """Return each row's first clause, its number of clauses, and whether its only one is a program."""
     stop = columns.clause_start[rows + 1]
-    first = (columns.clause_start[rows] >> 1).astype(np.int64)
+    first = first_clauses(columns, rows)
     return first, (stop >> 1) - first, (stop & 1).astype(np.bool_)
+
+
+def first_clauses(columns: CatalogueColumns, rows: I4) -> I8:
+    """Return each row's first clause."""
+    return (columns.clause_start[rows] >> 1).astype(np.int64)
 
 
 def literal_ranges(columns: CatalogueColumns, clauses: I4 | I8) -> tuple[I8, I8]:

@@ -283,6 +283,9 @@ def _collect_points(p: PredicateColumns) -> _Points:
 
 def expand_slices(start: npt.NDArray[Any], count: npt.NDArray[Any]) -> I8:
     """Return the concatenation of the ranges ``start[i] .. start[i] + count[i]``."""
+    if len(count) and count[0] > 0 and bool((count == count[0]).all()):  # as most clauses of a table are
+        equal: I8 = (start.astype(np.int64)[:, None] + np.arange(int(count[0]))).reshape(-1)
+        return equal
     count = count.astype(np.int64)
     end = np.cumsum(count)
     total = int(end[-1]) if len(end) else 0

@@ -22,7 +22,6 @@ from pubsub_cluster.shm.code_space import (
     CodeSpaces,
     LabelTests,
     build_code_spaces,
-    expand_slices,
     gather_predicates,
 )
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
@@ -32,10 +31,10 @@ from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
 from pubsub_cluster.tuner.configuration import Configuration, check_configuration
 from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.dealing import deal_clauses, price_literals
 from pubsub_cluster.tuner.packing import TablePacker, residual_order, slot_entries
 from pubsub_cluster.tuner.predicates import Predicates, number_predicates
 from pubsub_cluster.tuner.source import (
-    BLOCK_CLAUSES,
     Clauses,
     Source,
     collect_source,
@@ -45,9 +44,6 @@ from pubsub_cluster.tuner.source import (
 )
 from pubsub_cluster.tuner.statistics import EventSample, LabelStatistics
 from pubsub_cluster.tuner.tables import (
-    DENSE_ITEMS_MAX,
-    Lookup,
-    assign_block,
     find_lookup,
     map_cells,
     part_codes,
@@ -55,18 +51,17 @@ from pubsub_cluster.tuner.tables import (
 )
 
 PARTITION_COUNT = 64
-NEVER = -2
 
 
 class Work(NamedTuple):
-    """What is known once predicates are numbered; `number` is by catalogue predicate."""
+    """What is known once predicates are numbered; `literal` is by literal of the catalogue."""
 
     attribute_id: I4
     tests: LabelTests
     source: Source
     spaces: CodeSpaces
     predicates: Predicates
-    number: I4
+    literal: I4
     statistics: LabelStatistics
     ways: Ways
     program_code: I4
@@ -74,7 +69,7 @@ class Work(NamedTuple):
     def clauses(self, picked: slice | I4 | I8) -> Clauses:
         """Return picked clauses with their literals numbered by the layout."""
         found = gather(self.source, picked)
-        return found._replace(literal=renumbered(found.literal, self.number))
+        return found._replace(literal=self.literal[found.literal])
 
 
 class _Indexed(NamedTuple):
@@ -101,6 +96,8 @@ def prepare(
     )
     number = np.zeros(counts.predicates, np.int32)
     number[used] = own_number
+    literal = np.repeat(2 * number, 2)
+    literal[1::2] += 1
     ways = find_ways(spaces, predicates, statistics)
     return Work(
         gathered.attribute_id,
@@ -108,7 +105,7 @@ def prepare(
         source,
         spaces,
         predicates,
-        number,
+        literal,
         statistics,
         ways,
         renumbered(source.program_code, number),
@@ -208,7 +205,8 @@ def _index(work: Work, configuration: Configuration, partition_count: int) -> _I
     anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
     by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
     codes = [part_codes(schemas[table]) for table in by_anchor]
-    by_table = _by_table(_assign(work, codes, lookup), len(codes))
+    prices = price_literals(codes, predicates, lookup, ways)
+    by_table = deal_clauses(work.clauses, work.source.clause_count, prices)
 
     order = residual_order(predicates, ways)
     blob = BlobWriter(4 * work.source.clause_count + 1024)
@@ -251,33 +249,15 @@ def _index(work: Work, configuration: Configuration, partition_count: int) -> _I
         "cluster_blob": blob.words,
         "partition_cost": cost,
     }
-    row_many = np.where(times > 1, np.where(row_once, MANY_KEYS, MANY_CLAUSES), 0)
-    return _Indexed(columns, row_many.astype(np.uint8), packer.entry_count_max(clusters))
-
-
-def _by_table(table_of: I4, table_count: int) -> list[I4]:
-    """Return the clauses of `SLOT` and of each table, the first table's last, each to be let go of alone."""
-    counts = np.zeros((-(-len(table_of) // BLOCK_CLAUSES), table_count + 2), np.int64)
-    blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(table_of), BLOCK_CLAUSES)]
-    for number, block in enumerate(blocks):
-        counts[number] = np.bincount(table_of[block] - NEVER, minlength=table_count + 2)
-    bound = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))))
-    start = bound[:-1] + np.cumsum(counts, axis=0) - counts
-    clause = np.empty(len(table_of), np.int32)
-    small = np.int16 if table_count < 1 << 15 else np.int32  # sorted by radix
-    for number, block in enumerate(blocks):
-        order = np.argsort(table_of[block].astype(small), kind="stable")
-        clause[expand_slices(start[number], counts[number])] = block.start + order
-    return [
-        clause[bound[1] : bound[2]].copy(),
-        *(clause[bound[number] : bound[number + 1]].copy() for number in range(table_count + 1, 1, -1)),
-    ]
+    row_many = np.where(row_once, np.uint8(MANY_KEYS), np.uint8(MANY_CLAUSES))
+    row_many *= times > 1
+    return _Indexed(columns, row_many, packer.entry_count_max(clusters))
 
 
 def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:
     """Say which rows have one clause; clauses are in the order of rows."""
     if source.clause_row is None:
-        return np.ones(len(source.row_catalogue), bool)
+        return np.broadcast_to(np.True_, len(source.row_catalogue))
     row = source.clause_row
     single = np.ones(len(row), bool)
     again = row[1:] == row[:-1]
@@ -303,21 +283,6 @@ def _count_rows(times: U1, row: I4) -> None:
     once = row[new]
     times[once] = np.minimum(times[once] + 1, 2)
     times[again] = 2
-
-
-def _assign(work: Work, codes: list[list[int]], lookup: Lookup) -> I4:
-    """Return the table of each clause, `SLOT`, or `NEVER` for those that cannot hold."""
-    count = work.source.clause_count
-    table_of = np.empty(count, np.int32)
-    dense_codes = max(len({code for mine in codes for code in mine}), 1)
-    block = max(min(BLOCK_CLAUSES, DENSE_ITEMS_MAX // dense_codes), 4_096)
-    for first in range(0, count, block):
-        clauses = work.clauses(slice(first, first + block))
-        table = assign_block(clauses, codes, work.predicates, lookup, work.ways)
-        impossible = work.predicates.is_impossible[clauses.literal >> 1] & ((clauses.literal & 1) == 0)
-        table[clauses.owner[impossible]] = NEVER
-        table_of[first : first + block] = table
-    return table_of
 
 
 def _program_slots(work: Work) -> list[tuple[list[int], int]]:

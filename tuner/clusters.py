@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.code_space import F8, I4, I8
 from pubsub_cluster.tuner.columns import Shares, write_uniform
-from pubsub_cluster.tuner.entries import Entries, shape_counts
+from pubsub_cluster.tuner.entries import Entries, distinct_of, shape_counts
 from pubsub_cluster.tuner.forms import SORTED_ENTRIES_MIN, plan_forms, write_columns, write_runs
 from pubsub_cluster.tuner.predicates import Predicates
 
@@ -132,7 +132,7 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
 def _sorted_groups(entries: Entries) -> tuple[I8, npt.NDArray[np.bool_]]:
     """Order entries by key, digits and shape, rows ascending within; mark the first of each group."""
     count = len(entries.key)
-    shapes = np.unique(entries.shape) if count else entries.shape
+    shapes = distinct_of(entries.shape)
     shape = np.searchsorted(shapes, entries.shape)
     index_bits, shape_bits = max(count - 1, 1).bit_length(), max(len(shapes) - 1, 0).bit_length()
     key_bits = int(entries.key.max(initial=0)).bit_length()

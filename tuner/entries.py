@@ -52,3 +52,10 @@ def shape_counts(shape: Any) -> tuple[Any, Any, Any]:
     """Return the number of literals of each sort."""
     mask = (1 << _SHAPE_BITS) - 1
     return shape >> 2 * _SHAPE_BITS, (shape >> _SHAPE_BITS) & mask, shape & mask
+
+
+def distinct_of(values: I8) -> I8:
+    """Return the distinct values, ascending; quick where all are the same, as shapes often are."""
+    if len(values) and bool((values == values[0]).all()):
+        return values[:1]
+    return np.unique(values)

@@ -19,7 +19,7 @@ from pubsub_cluster.tuner.columns import (
     plan_uniform,
     uniform_counts,
 )
-from pubsub_cluster.tuner.entries import Bools, Entries, shape_counts
+from pubsub_cluster.tuner.entries import Bools, Entries, distinct_of, shape_counts
 from pubsub_cluster.tuner.predicates import FLAG_COLUMN, INTERVAL_COLUMN, Predicates
 
 SORTED_ENTRIES_MIN = 32
@@ -138,11 +138,11 @@ def write_columns(
     out: I4, at: I8, form_of: Form, shares: Shares, entries: Entries, predicates: Predicates
 ) -> None:
     """Write the other columns and the targets of all sections, form by form."""
-    shapes = np.unique(form_of.shape)
+    shapes = distinct_of(form_of.shape)
     variant = np.searchsorted(shapes, form_of.shape) << 1 | (form_of.run_count > 0)
     variant = (variant << 1 | form_of.is_narrow) << 3 | form_of.counts[1]
     halves = out.view(np.uint16)
-    for value in np.unique(variant).tolist():
+    for value in distinct_of(variant).tolist():
         section = np.flatnonzero(variant == value)
         entry, within, owner = shares.of(section)
         step = shares.size[owner]

@@ -101,20 +101,31 @@ def make_residuals(
     clauses : Clauses
     is_residual, is_cell : bool[]
         Of each literal: whether it is left to check; whether its clause was found through its cell, so that
-        it is likely to hold and comes last.
+        it is likely to hold and comes last (None: no clause was).
     order : ResidualOrder
     """
     count = len(clauses.start) - 1
-    literal, owner = clauses.literal[is_residual], clauses.owner[is_residual]
-    column = order.column[literal >> 1].astype(np.int64)
-    bits = max(len(order.literal) - 1, 1).bit_length()
-    word = owner.astype(np.int64) << 2 | column
-    numbers = [np.bincount(owner[column == sort], minlength=count) for sort in (0, 1, 2)]
-    word = (word << 1 | is_cell[is_residual]) << bits | order.rank[literal]
-    word.sort()
-    total: I8 = np.sum(numbers, axis=0)
+    left = np.flatnonzero(is_residual)
+    literal, owner = clauses.literal[left], clauses.owner[left]
+    total = np.bincount(owner, minlength=count)
     assert (FLAG_COLUMN, INTERVAL_COLUMN, TEST_COLUMN) == (0, 1, 2)
-    return order.literal[word & ((1 << bits) - 1)], np.cumsum(total) - total, shape_code(*numbers)
+    column = order.column[literal >> 1]
+    numbers = [total]
+    if column.any():
+        numbers = [np.bincount(owner[column == sort], minlength=count) for sort in (0, 1, 2)]
+    bits = max(len(order.literal) - 1, 1).bit_length()
+    word = owner.astype(np.int64)
+    word <<= 2
+    word |= column
+    word <<= 1
+    if is_cell is not None:
+        word |= is_cell[left]
+    word <<= bits
+    word |= order.rank[literal]
+    del left, literal, owner, column
+    word.sort()
+    word &= (1 << bits) - 1
+    return order.literal[word], np.cumsum(total) - total, shape_code(*numbers, *[0] * (3 - len(numbers)))
 
 
 class TablePacker:
@@ -227,21 +238,19 @@ class TablePacker:
         self, clauses: Clauses, row: I4, keys: TableKeys, codes: list[int], is_exact: bool
     ) -> Entries:
         is_residual = np.ones(len(clauses.literal), bool)
-        is_cell = np.zeros(len(clauses.literal), bool)
+        is_cell = np.zeros(len(clauses.literal), bool) if any(code & 1 for code in codes) else None
         for part, code in enumerate(codes):
-            (is_cell if code & 1 else is_residual)[keys.looked_up[:, part]] = bool(code & 1)
+            if code & 1:
+                is_cell[keys.looked_up[part]] = True  # type: ignore[index]
+            else:
+                is_residual[keys.looked_up[part]] = False
         residual, start, shape = make_residuals(clauses, is_residual, is_cell, self._order)
-        target = row[keys.clause]
-        once = self._row_once[target] & (np.bincount(keys.clause)[keys.clause] == 1)
-        return Entries(
-            keys.key,
-            target,
-            start[keys.clause],
-            shape[keys.clause],
-            residual,
-            once,
-            None if is_exact else keys.digits,
-        )
+        once = self._row_once[row]
+        if len(keys.clause) > len(row):
+            once = (once & (np.bincount(keys.clause, minlength=len(row)) == 1))[keys.clause]
+            row, start, shape = row[keys.clause], start[keys.clause], shape[keys.clause]
+        digits = None if is_exact else np.stack(keys.digits, axis=1)
+        return Entries(keys.key, row, start, shape, residual, once, digits)
 
     def _spread_cost(self, key: I8, probability: F8, sections: Sections) -> float:
         """Add a table's expected cost to its partitions; return all of it."""
@@ -284,8 +293,7 @@ def slot_entries(
     predicate = clauses.literal[access[has_access]] >> 1
     is_residual = np.ones(len(clauses.literal), bool)
     is_residual[access[has_access]] = ~ways.is_implied[predicate]
-    none = np.zeros(len(clauses.literal), bool)
-    residual, start, shape = make_residuals(clauses, is_residual, none, order)
+    residual, start, shape = make_residuals(clauses, is_residual, None, order)
 
     slot_count = np.ones(len(count), np.int64)
     slot_count[has_access] = np.diff(ways.slot_start)[predicate]

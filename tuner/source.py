@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts
-from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_removed, literal_ranges
+from pubsub_cluster.shm.catalogue_rows import clause_ranges, first_clauses, is_removed, literal_ranges
 from pubsub_cluster.shm.code_space import I4, I8, expand_slices
 
 BLOCK_CLAUSES = 1 << 17
@@ -60,7 +60,7 @@ class Source(NamedTuple):
         """Return the catalogue's numbers of picked clauses."""
         if self.clause_catalogue is not None:
             return self.clause_catalogue[picked]
-        return clause_ranges(self.columns, self.row_catalogue[picked])[0]
+        return first_clauses(self.columns, self.row_catalogue[picked])
 
 
 class Clauses(NamedTuple):
@@ -141,11 +141,19 @@ def literal_uses(source: Source, predicate_count: int) -> I8:
 
 def gather(source: Source, picked: Any) -> Clauses:
     """Return the literals of picked clauses (a slice or an array), numbered by the catalogue."""
-    first, count = literal_ranges(source.columns, source.catalogue_clauses(picked))
-    start = np.zeros(len(count) + 1, np.int64)
-    np.cumsum(count, out=start[1:])
-    literal = source.columns.literal[expand_slices(first, count)]
-    return Clauses(start, literal, np.repeat(np.arange(len(count), dtype=np.int32), count))
+    clause = source.catalogue_clauses(picked)
+    columns, count = source.columns, len(clause)
+    if count and int(clause[-1]) - int(clause[0]) == count - 1 and bool((clause[1:] > clause[:-1]).all()):
+        start = columns.literal_start[int(clause[0]) : int(clause[0]) + count + 1].astype(np.int64)
+        literal = columns.literal[int(start[0]) : int(start[-1])]
+        start -= start[0]
+        size = np.diff(start)
+    else:
+        first, size = literal_ranges(columns, clause)
+        start = np.zeros(count + 1, np.int64)
+        np.cumsum(size, out=start[1:])
+        literal = columns.literal[expand_slices(first, size)]
+    return Clauses(start, literal, np.repeat(np.arange(count, dtype=np.int32), size))
 
 
 def renumbered(codes: I4, number: I4) -> I4:

@@ -1,8 +1,6 @@
-"""Tables: which clauses go where, and the keys they are found under.
+"""Tables: what can be looked up of predicates, and the keys that a table's clauses are found under.
 
-Every clause goes to the table that promises the least candidates (the papers' nu: the product of the
-probabilities of its looked-up literals), or stays with its slot where no table promises less. Clauses are
-dealt in blocks; a table's keys are made when it is packed.
+Which clauses a table has is decided before (`tuner.dealing`); its keys are made when it is packed.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.code_space import F8, I4, I8, CodeSpaces, expand_slices
 from pubsub_cluster.tuner.access import Ways
 from pubsub_cluster.tuner.configuration import BY_CELL, Configuration, TableSchema
-from pubsub_cluster.tuner.predicates import SPREAD_MAX, Predicates
+from pubsub_cluster.tuner.predicates import Predicates
 from pubsub_cluster.tuner.source import Clauses
 
 EXACT_KEYS_MAX = 1 << 62
@@ -27,12 +25,10 @@ INEXACT_MULTIPLIERS = (1_000_000_007, 998_244_353, 754_974_721, 880_803_841, 469
 
 HASH_LOAD = 0.8
 DIRECT_ENTRIES_PER_HASH_ENTRY = 16
-DENSE_ITEMS_MAX = 1 << 22
 CHANCE_MIN = 1e-6
 """Estimates below are not believed; products of six stay within float32."""
 
 NOT_HERE = np.float32(np.inf)
-SLOT = -1
 
 
 class CellMap(NamedTuple):
@@ -71,20 +67,21 @@ class TableKeys(NamedTuple):
     Attributes
     ----------
     key : int64[e]
-    clause : int64[e]
+    clause : int32[e]
         Which of the clauses.
     probability : float64[e]
         That an event has the key.
-    digits : int32[e, k]
-    looked_up : int64[m, k]
+    digits : list of int32[e]
+        Of each part.
+    looked_up : int32[k, m]
         Position of each part's literal among the clauses' literals.
     """
 
     key: I8
-    clause: I8
+    clause: I4
     probability: F8
-    digits: I4
-    looked_up: I8
+    digits: list[I4]
+    looked_up: I4
 
 
 def part_codes(schema: TableSchema) -> list[int]:
@@ -166,92 +163,6 @@ def find_lookup(predicates: Predicates, ways: Ways, cells: CellMap) -> Lookup:
     return Lookup((label, cell), np.where(by_label, np.diff(ways.slot_start), 1))
 
 
-def assign_block(
-    clauses: Clauses, codes: list[list[int]], predicates: Predicates, lookup: Lookup, ways: Ways
-) -> I4:
-    """Return the table of each clause, or `SLOT`.
-
-    Parameters
-    ----------
-    clauses : Clauses
-        Literals numbered by the layout.
-    codes : list of list of int
-        Part codes of each table.
-    """
-    clause_count = len(clauses.start) - 1
-    table = np.full(clause_count, SLOT, np.int32)
-    best = np.full(clause_count, NOT_HERE, np.float32)
-    predicate = clauses.literal >> 1
-    is_positive = (clauses.literal & 1) == 0
-    slot_cost = np.where(is_positive, ways.cost[predicate], 1.0).astype(np.float32)
-    filled = np.flatnonzero(np.diff(clauses.start))
-    if not len(filled):
-        return table
-    best[filled] = np.minimum.reduceat(slot_cost, clauses.start[filled])
-    lists = _lists_by_code(clauses, {code for mine in codes for code in mine}, predicates, lookup)
-    has_sets = bool((lookup.member_count[predicate] > 1).any())
-    dense: dict[int, npt.NDArray[np.float32]] = {}
-    members: dict[int, npt.NDArray[np.float32]] = {}
-    for number, mine in enumerate(codes):
-        known = [lists.get(code) for code in mine]
-        if any(found is None for found in known):
-            continue
-        shortest = min(range(len(mine)), key=lambda part: len(known[part][0]))  # type: ignore[index]
-        rows, cost, count = known[shortest]  # type: ignore[misc]
-        cost, count = cost.copy(), count.copy()
-        for part, code in enumerate(mine):
-            if part == shortest:
-                continue
-            if code not in dense:
-                other_rows, other_cost, other_count = lists[code]
-                dense[code] = np.full(clause_count, NOT_HERE, np.float32)
-                dense[code][other_rows] = other_cost
-                members[code] = np.ones(clause_count if has_sets else 0, np.float32)
-                if has_sets:
-                    members[code][other_rows] = other_count
-            cost *= dense[code][rows]
-            if has_sets:
-                count *= members[code][rows]
-        better = cost < best[rows]
-        if has_sets:
-            better &= count <= SPREAD_MAX
-        chosen = rows[better]
-        best[chosen] = cost[better]
-        table[chosen] = number
-    return table
-
-
-def _lists_by_code(
-    clauses: Clauses, wanted: set[int], predicates: Predicates, lookup: Lookup
-) -> dict[int, tuple[I4, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
-    """Return clause, cost and keys of what can be looked up by each part code; the cheapest of a clause."""
-    found = {}
-    predicate = clauses.literal >> 1
-    positive = (clauses.literal & 1) == 0
-    attribute = predicates.test[:, 0][predicate]
-    if len(predicates.attribute_point) <= 1 << 15:
-        attribute = attribute.astype(np.int16)  # sorted by radix
-    for by_cell in (0, 1):
-        codes = [code for code in wanted if code & 1 == by_cell]
-        if not codes:
-            continue
-        cost = lookup.cost[by_cell][predicate]
-        at = np.flatnonzero(positive & (cost < NOT_HERE))
-        at = at[np.argsort(attribute[at], kind="stable")]
-        by_attribute = attribute[at]
-        for code in codes:
-            # Of the same type, or the whole array would be converted.
-            ends = np.array((code >> 1, (code >> 1) + 1), by_attribute.dtype)
-            first, stop = np.searchsorted(by_attribute, ends)
-            mine = at[first:stop]
-            if not len(mine):
-                continue
-            mine = _cheapest(clauses.owner[mine], cost[mine], mine)
-            count = lookup.member_count[predicate[mine]] if by_cell == 0 else np.ones(len(mine))
-            found[code] = (clauses.owner[mine], cost[mine], count.astype(np.float32))
-    return found
-
-
 def _cheapest(owner: I4, cost: npt.NDArray[np.float32], at: I8) -> I8:
     """Of `at`, whose owners ascend, return the cheapest of each owner (the first of equals)."""
     if not np.any(owner[1:] == owner[:-1]):
@@ -273,38 +184,42 @@ def table_keys(
 ) -> TableKeys:
     """Make the keys of clauses that have a literal for every part."""
     count = len(clauses.start) - 1
-    clause = np.arange(count)
+    clause, spread = np.arange(count, dtype=np.int32), False
     key = np.zeros(count, np.int64)
     probability = np.ones(count)
-    digits: list[I8] = []
-    looked_up = np.empty((count, len(codes)), np.int64)
+    digits: list[I4] = []
+    looked_up = np.empty((len(codes), count), np.int32)
     first = first_digits(codes, predicates)
-    predicate = clauses.literal >> 1
-    positive = (clauses.literal & 1) == 0
-    attributes = predicates.test[:, 0][predicate]
+    attributes = np.full(2 * len(predicates.test), -1, np.int32)
+    attributes[0::2] = predicates.test[:, 0]
+    attributes = attributes[clauses.literal]
     for part, code in enumerate(codes):
-        at = np.flatnonzero(positive & (attributes == code >> 1))
-        cost = lookup.cost[code & 1][predicate[at]]
-        at, cost = at[cost < NOT_HERE], cost[cost < NOT_HERE]
+        at = np.flatnonzero(attributes == code >> 1)
+        cost = lookup.cost[code & 1][clauses.literal[at] >> 1]
+        if not (cost < NOT_HERE).all():
+            at, cost = at[cost < NOT_HERE], cost[cost < NOT_HERE]
         at = _cheapest(clauses.owner[at], cost, at)
-        looked_up[:, part] = at
-        mine = predicate[at][clause]
+        looked_up[part] = at
+        mine = clauses.literal[at] >> 1
+        mine = mine[clause] if spread else mine
         if code & 1:
-            digit = cells.cell[mine].astype(np.int64)
+            digit = cells.cell[mine]
             chance = cells.probability[mine]
         else:
-            slot_count = np.diff(ways.slot_start)[mine]
+            slots, slot_count = ways.slot_start[mine], lookup.member_count[mine]
             if slot_count.max(initial=1) > 1:
+                spread = True
                 clause, key = np.repeat(clause, slot_count), np.repeat(key, slot_count)
                 probability = np.repeat(probability, slot_count)
                 digits = [np.repeat(digit, slot_count) for digit in digits]
-            point = ways.slot[expand_slices(ways.slot_start[mine], slot_count)]
-            digit = point
+                slots = expand_slices(slots, slot_count)
+            point = ways.slot[slots]
+            digit = point.astype(np.int32)
             chance = ways.slot_probability[point]
-        key = key + (digit - first[part]) * multiplier[part]
-        probability = probability * chance
+        key += (digit.astype(np.int64) - first[part]) * multiplier[part]
+        probability *= chance
         digits.append(digit)
-    return TableKeys(key, clause, probability, np.stack(digits, axis=1).astype(np.int32), looked_up)
+    return TableKeys(key, clause, probability, digits, looked_up)
 
 
 def hash_capacity(key_count: int) -> int:
