@@ -164,7 +164,7 @@ def test_plain_columns_are_used_as_they_are() -> None:
     for more, is_plain in (({}, True), ({"x": np.array([1.0, np.nan, 2.0])}, False)):
         payload = payload_from_columns({**columns, **more})
         batch = EventBatch(payload.header, payload.buffers, NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS))
-        assert (batch.columns is not None) == is_plain
+        assert (batch.dense is not None) == is_plain
 
 
 def test_numbers_of_names_survive_new_names() -> None:

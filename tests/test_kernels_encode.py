@@ -13,7 +13,7 @@ from strategies import FLOATS, INTEGERS, TEXTS
 from pubsub_cluster.language.values import number_key
 from pubsub_cluster.shm.code_space import CodeSpaces
 from pubsub_cluster.shm.layout import frozen
-from pubsub_cluster.workers.kernels import encode
+from pubsub_cluster.workers.kernels import columns, encode
 from pubsub_cluster.workers.kernels import lookup as lookup_kernels
 from pubsub_cluster.workers.kernels import reference_encode as reference
 from pubsub_cluster.workers.lookups import build_lookup, choices_of
@@ -178,18 +178,68 @@ def test_entries(events: list[list[tuple[int, int, int]]], attribute_of: list[in
     assert results[0] == results[1]
 
 
-@settings(max_examples=40)
-@given(st.integers(0, 4), st.integers(0, 3), st.data())
-def test_columns_are_collected(event_count: int, column_count: int, draw: st.DataObject) -> None:
-    """Zeros are left out, the order is that of the events."""
-    size = event_count * column_count
-    labels = np.array(draw.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size)), np.int32)
+def payload_of(
+    kinds: list[int], event_count: int, draw: st.DataObject
+) -> tuple[np.ndarray, np.ndarray, list[list[float]]]:
+    """Return bytes with a column of each kind at odd places, what the kernel is told of it, the floats."""
+    content, rows, doubles = b"?", [], []
+    for kind in kinds:
+        valid = columns.NO_BUFFER
+        if draw.draw(st.booleans()):
+            valid = len(content)
+            content += bytes(
+                draw.draw(st.lists(st.integers(0, 1), min_size=event_count, max_size=event_count))
+            )
+        strategy = {
+            columns.INTEGERS: dense | st.sampled_from([-(2**63), 2**63 - 1]),
+            columns.DOUBLES: st.floats() | dense.map(float) | st.floats(-40, 40),
+            columns.BOOLEANS: st.integers(0, 1),
+            columns.TEXTS: texts,
+        }[kind]
+        values = draw.draw(st.lists(strategy, min_size=event_count, max_size=event_count))
+        offsets = columns.NO_BUFFER
+        if kind == columns.TEXTS:
+            offsets = len(content)
+            values = [value.encode() for value in values]
+            content += np.cumsum([0, *map(len, values)]).astype(np.int64).tobytes()
+            values = [b"".join(values)]
+        rows.append((kind, 1, valid, len(content), offsets))
+        dtype = {columns.INTEGERS: "<i8", columns.DOUBLES: "<f8", columns.BOOLEANS: np.uint8}.get(kind)
+        content += values[0] if dtype is None else np.array(values, dtype).tobytes()
+        if kind == columns.DOUBLES:
+            doubles.append([v for at, v in enumerate(values) if valid < 0 or content[valid + at]])
+    table = np.array(rows, np.int64).reshape(-1, columns.COLUMN_WIDTH)
+    return np.frombuffer(content + bytes(8), np.uint8), frozen(table), doubles
+
+
+@orders
+@settings(max_examples=80)
+@given(
+    constants=st.lists(dense | texts | st.just(2**63 - 1) | st.floats(-3, 3), max_size=30),
+    kinds=st.lists(st.integers(0, 3), max_size=4),
+    event_count=st.sampled_from([0, 1, 3, columns.BLOCK_EVENTS + 2]),
+    draw=st.data(),
+)
+def test_columns(
+    test: np.ndarray | None, constants: list, kinds: list[int], event_count: int, draw: st.DataObject
+) -> None:
+    """Dense columns of all types become entries, event by event; what has no value leaves none."""
+    lookup = build_lookup(spaces_of(constants), test)
+    data, table, doubles = payload_of(kinds, event_count, draw)
+    is_nan = any(value != value for column in doubles for value in column)
+    for run in (reference, columns):
+        assert bool(run.has_nan(data, table, event_count)) == is_nan
+    if is_nan:
+        return
+    has_gaps = bool((table[:, columns.COLUMN_VALID] >= 0).any()) or draw.draw(st.booleans())
+    size = event_count * len(kinds)
     results = []
-    for run in (reference, encode):
-        start = np.zeros(event_count + 1, np.int64)
-        out = (np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32))
-        run.collect_columns(frozen(np.arange(column_count, dtype=np.int32) * 2), frozen(labels), start, out)
-        results.append([start.tolist(), out[0][: start[-1]].tolist(), out[1][: start[-1]].tolist()])
+    for run in (reference, columns):
+        start = np.full(event_count + 1, 0 if has_gaps else -7, np.int64)
+        out = (np.full(size, -7, np.int32), np.full(size, -7, np.int32))
+        run.encode_columns(data, table, event_count, has_gaps, lookup, start, out)
+        stop = int(start[-1]) if has_gaps else size
+        results.append([start.tolist(), out[0][:stop].tolist(), out[1][:stop].tolist()])
     assert results[0] == results[1]
 
 

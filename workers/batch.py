@@ -1,9 +1,8 @@
 """A batch as a worker reads it: scanned or seen as columns at once, decoded by attribute only when asked.
 
-Rows (JSON, MessagePack) become a `FlatBatch`. Dense columns that need no closer look are used as they come:
-one value per event at most, of a type that their domain takes unchanged, no NaN, no text beyond the limit.
-Everything else is what `decode_payload` makes of it. `raw` is for those who want values by attribute (the
-delta, comparisons of two attributes, the tuner's sample).
+Rows (JSON, MessagePack) become a `FlatBatch`. Columns that need no closer look are used as they come
+(`workers.dense`). Everything else is what `decode_payload` makes of it. `raw` is for those who want values by
+attribute (the delta, comparisons of two attributes, the tuner's sample).
 """
 
 from __future__ import annotations
@@ -20,18 +19,10 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.payload_check import ColumnView, split_columns
 from pubsub_cluster.language.raw_batch import RawBatch, TextEntries
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, DomainKind, Schema
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.workers.dense import ColumnReader, DenseColumns
 from pubsub_cluster.workers.flat_batch import SCANNERS, FlatBatch, raw_of, scan_rows, texts_of_flat
 from pubsub_cluster.workers.names import NameTable
-
-_UNCHANGED_TYPES: dict[DomainKind, frozenset[str]] = {
-    DomainKind.INTEGER: frozenset({"int64"}),
-    DomainKind.FLOAT: frozenset({"int64", "float64"}),
-    DomainKind.STRING: frozenset({"utf8"}),
-    DomainKind.BOOLEAN: frozenset({"bool"}),
-    DomainKind.TIMESTAMP: frozenset({"int64"}),
-}
-_ANY_TYPE = frozenset({"int64", "float64", "utf8", "bool"})
 
 
 class EventBatch:
@@ -45,14 +36,16 @@ class EventBatch:
         Of the same schema and limits; one batch at a time may use it.
     schema : Schema
     limits : Limits
+    column_reader : ColumnReader, optional
+        Of the same schema and limits; kept from batch to batch it knows what headers say.
 
     Attributes
     ----------
     event_count : int
     flat : FlatBatch or None
         The entries of rows.
-    columns : list of ColumnView or None
-        Dense columns to use as they are.
+    dense : DenseColumns or None
+        Columns to use as they are.
     """
 
     def __init__(
@@ -62,19 +55,18 @@ class EventBatch:
         names: NameTable,
         schema: Schema = EMPTY_SCHEMA,
         limits: Limits = DEFAULT_LIMITS,
+        column_reader: ColumnReader | None = None,
     ) -> None:
         self.event_count: int = header["event_count"]
         self.names = names
         self.flat: FlatBatch | None = None
-        self.columns: list[ColumnView] | None = None
+        self.dense: DenseColumns | None = None
         self._raw: RawBatch | None = None
         self._decode = (header, buffers, schema, limits)
         if header["format"] in SCANNERS:
             self.flat = scan_rows(header, buffers, event_reader(schema, limits), names)
         elif header["format"] == "columns":
-            columns = list(split_columns(header, buffers))
-            if all(is_plain(view, schema, limits) for view in columns):
-                self.columns = columns
+            self.dense = (column_reader or ColumnReader(schema, limits)).read(header, buffers)
 
     @classmethod
     def of_raw(cls, raw: RawBatch, names: NameTable) -> EventBatch:
@@ -86,7 +78,7 @@ class EventBatch:
     @property
     def refused(self) -> dict[int, EventError]:
         """Refused events by index."""
-        if self.columns is not None:
+        if self.dense is not None:
             return {}
         return self.flat.refused if self.flat is not None else self.raw.refused
 
@@ -104,8 +96,8 @@ class EventBatch:
         if self.flat is not None:
             number = None if name is None else int(self.names.numbers_of([name])[0])
             return [texts_of_flat(self.flat, number)]
-        if self.columns is not None:
-            views = [view for view in self.columns if name is None or view.name == name]
+        if self.dense is not None:
+            views = [view for view in split_columns(*self._decode[:2]) if name is None or view.name == name]
             return [_texts_of_column(view) for view in views if view.text_offsets is not None]
         columns = self.raw.attributes.values() if name is None else [self.raw.attributes.get(name)]
         return [entries.texts for entries in columns if entries is not None and entries.texts is not None]
@@ -118,19 +110,3 @@ def _texts_of_column(view: ColumnView) -> TextEntries:
         return TextEntries(np.arange(len(start), dtype=np.int32), start, end, view.values)
     row = np.flatnonzero(view.valid)
     return TextEntries(row.astype(np.int32), start[row], end[row], view.values)
-
-
-def is_plain(view: ColumnView, schema: Schema, limits: Limits) -> bool:
-    """Say whether a column can be used as it is: none of its events is refused, nothing is converted."""
-    declared = schema.get(view.name)
-    if view.list_offsets is not None or (declared is None and schema.closed):
-        return False
-    types = _ANY_TYPE if declared is None else _UNCHANGED_TYPES.get(declared.domain, frozenset())
-    if view.type not in types:
-        return False
-    if view.type == "float64":
-        is_nan = np.isnan(view.values)
-        return not bool((is_nan if view.valid is None else is_nan & (view.valid != 0)).any())
-    if view.text_offsets is not None and len(view.values) > limits.string_size_bytes_max:
-        return int(np.diff(view.text_offsets).max(initial=0)) <= limits.string_size_bytes_max
-    return True

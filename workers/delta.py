@@ -30,8 +30,12 @@ from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import delta as kernels
-from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.text_bits import TextBits
+
+_sort_by_slot = Settled(kernels.sort_by_slot)
+_fill_bitmaps = Settled(kernels.fill_bitmaps)
+_match_rows = Settled(kernels.match_rows)
 
 BLOCK_EVENTS = 1_024
 SWALLOW_FACTOR = 2
@@ -188,7 +192,7 @@ class _Part:
             slot_event = np.empty(entry.stop - entry.start, np.int32)
             events = frozen(entry_event[entry] - np.int32(first_event))
             labels = (events, encoded.entry_attribute[entry], encoded.entry_label[entry])
-            kernels.sort_by_slot(labels, self._label_start, slot_stop, slot_event)
+            _sort_by_slot(labels, self._label_start, slot_stop, slot_event)
             bit = slice(*encoded.bit_start[[first_event, stop_event]].tolist())
             bits = (
                 frozen(bit_event[bit] - np.int32(first_event)),
@@ -196,7 +200,7 @@ class _Part:
             )
             bitmap.fill(0)
             bitmap[0] = kernels.ALL_ONES
-            kernels.fill_bitmaps(self._intervals, frozen(slot_stop), frozen(slot_event), bits, bitmap)
+            _fill_bitmaps(self._intervals, frozen(slot_stop), frozen(slot_event), bits, bitmap)
             pairs.collect(programs, (row_stop, stop_event - first_event, first_event), bitmap, stack)
 
 
@@ -219,7 +223,7 @@ class _Pairs:
         while True:
             bounds = (row, row_stop, event_count, first_event, self._count)
             out = (self._event, self._row)
-            status, row, self._count = kernels.match_rows(programs, bounds, bitmap, stack, out)
+            status, row, self._count = _match_rows(programs, bounds, bitmap, stack, out)
             if self._count > self._limit:
                 raise too_many_matches(self._count, self._limit)
             if status == OK:

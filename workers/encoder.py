@@ -1,8 +1,8 @@
 """The encoder: from a decoded batch to labels and bits per event, against one set of code spaces.
 
 It validates nothing (`language.batch` did) and decides nothing: it brings every input into the one array type
-that the kernels are compiled for (read-only, contiguous, aligned), allocates, calls one kernel per column and
-one to arrange the result event by event.
+that the kernels are compiled for (read-only, contiguous, aligned), allocates and calls: one kernel for all
+dense columns, one for rows, or for decoded values one per attribute and one to arrange the result.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pubsub_cluster.language.payload import Buffer
-from pubsub_cluster.language.payload_check import ColumnView
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch
 from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.dense import ColumnPlan, DenseColumns
 from pubsub_cluster.workers.flat_batch import FlatBatch
 from pubsub_cluster.workers.inputs import kernel_input
-from pubsub_cluster.workers.kernels import encode
+from pubsub_cluster.workers.kernels import columns, encode
+from pubsub_cluster.workers.kernels._jit import Settled
 from pubsub_cluster.workers.lookups import build_lookup, choices_of
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
 
-_ALL_VALID = np.zeros(0, np.uint8)
+_encode_entries = Settled(encode.encode_entries)
+_encode_columns = Settled(columns.encode_columns)
 
 
 class EncodedBatch(NamedTuple):
@@ -76,6 +78,7 @@ class Encoder:
         self._text_bits = text_bits
         self.lookup = build_lookup(spaces, test)
         self._numbers = _NameNumbers(self._names)
+        self._dense_rows = _DenseRows(ColumnPlan([]), self._attribute_of)
 
     def lookups(self) -> list[tuple[str, str, int, str, int]]:
         """Return how the values of each attribute are looked up, with its name."""
@@ -85,8 +88,8 @@ class Encoder:
         """Encode all events of a batch, from whatever form it has; refused ones come out empty."""
         if batch.flat is not None:
             return self._encode_flat(batch, batch.flat)
-        if batch.columns is not None:
-            return self._encode_columns(batch, batch.columns)
+        if batch.dense is not None:
+            return self._encode_dense(batch, batch.dense)
         return self.encode(batch.raw)
 
     def encode_payload(
@@ -101,46 +104,24 @@ class Encoder:
         out = (np.empty(len(flat.name), np.int32), np.empty(len(flat.name), np.int32))
         values = (flat.name, flat.kind, flat.whole, flat.part, flat.stop, flat.data)
         events = (frozen(flat.event_first), frozen(flat.event_stop))
-        encode.encode_entries(events, tuple(map(frozen, values)), attribute_of, self.lookup, entry_start, out)
+        _encode_entries(events, tuple(map(frozen, values)), attribute_of, self.lookup, entry_start, out)
         return self._with_bits(batch, entry_start, out)
 
-    def _encode_columns(self, batch: EventBatch, columns: Sequence[ColumnView]) -> EncodedBatch:
-        found = sorted(
-            (self._attribute_of[view.name], view) for view in columns if view.name in self._attribute_of
-        )
-        event_count = batch.event_count
-        labels = np.empty(len(found) * event_count, np.int32)
-        attributes = np.array([attribute for attribute, _ in found], np.int32)
-        together = [at for at, (_, view) in enumerate(found) if view.type == "int64" and view.valid is None]
-        if together and event_count:
-            values = np.concatenate([found[at][1].values for at in together])
-            places = np.array(together, np.int32)
-            columns_of = frozen(attributes[places]), frozen(places)
-            encode.columns_integers(kernel_input(values, np.int64), columns_of, self.lookup.numbers, labels)
-        for at, (attribute, view) in enumerate(found):
-            if view.type != "int64" or view.valid is not None:
-                self._encode_column(view, attribute, labels[at * event_count : (at + 1) * event_count])
-        entry_start = np.empty(event_count + 1, np.int64)
-        # One row more: the kernel writes before it knows whether there is a value.
-        out = (np.empty(len(labels) + 1, np.int32), np.empty(len(labels) + 1, np.int32))
-        encode.collect_columns(frozen(attributes), frozen(labels), entry_start, out)
-        return self._with_bits(batch, entry_start, out)
-
-    def _encode_column(self, view: ColumnView, attribute: int, label: I4) -> None:
-        valid = kernel_input(_ALL_VALID if view.valid is None else view.valid, np.uint8)
-        if view.text_offsets is not None:
-            texts = (kernel_input(view.text_offsets, np.int64), kernel_input(view.values, np.uint8))
-            encode.column_texts(texts, valid, self.lookup.texts, attribute, label)
-        elif view.type == "int64":
-            encode.column_integers(
-                kernel_input(view.values, np.int64), valid, self.lookup.numbers, attribute, label
-            )
-        elif view.type == "float64":
-            encode.column_doubles(
-                kernel_input(view.values, np.float64), valid, self.lookup.numbers, attribute, label
+    def _encode_dense(self, batch: EventBatch, dense: DenseColumns) -> EncodedBatch:
+        if self._dense_rows.plan is not dense.plan:
+            self._dense_rows = _DenseRows(dense.plan, self._attribute_of)
+        rows, has_gaps = self._dense_rows.of(dense), dense.plan.has_gaps
+        entry_count = len(rows) * batch.event_count
+        if has_gaps:
+            entry_start, attribute = (
+                np.zeros(batch.event_count + 1, np.int64),
+                np.empty(entry_count, np.int32),
             )
         else:
-            encode.column_booleans(kernel_input(view.values, np.uint8), valid, label)
+            entry_start, attribute = self._dense_rows.full_entries(batch.event_count)
+        out = (attribute, np.empty(entry_count, np.int32))
+        _encode_columns(dense.data, rows, batch.event_count, has_gaps, self.lookup, entry_start, out)
+        return self._with_bits(batch, entry_start, out)
 
     def _with_bits(self, batch: EventBatch, entry_start: I8, out: tuple[I4, I4]) -> EncodedBatch:
         if self._text_bits.bit_count:
@@ -160,12 +141,12 @@ class Encoder:
     def encode(self, raw: RawBatch) -> EncodedBatch:
         """Encode all events of a decoded batch; refused ones come out empty."""
         known = self._attribute_of
-        columns = sorted((known[name], raw.attributes[name]) for name in raw.attributes if name in known)
-        room = sum(len(kind.event) for _, entries in columns for kind in entries if kind is not None)
+        found = sorted((known[name], raw.attributes[name]) for name in raw.attributes if name in known)
+        room = sum(len(kind.event) for _, entries in found for kind in entries if kind is not None)
         out = (np.empty(room, np.int32), np.empty(room, np.int32))
         segments: list[tuple[int, int, int]] = []
         at = 0
-        for attribute, entries in columns:
+        for attribute, entries in found:
             end, several = self._encode_attribute(attribute, entries, at, out)
             if several:
                 end = _make_distinct(at, end, out)
@@ -222,6 +203,31 @@ class Encoder:
             repeats += encode.encode_texts(event, texts, self.lookup.texts, attribute, at, out)
             at += len(event)
         return at, repeats > 0
+
+
+class _DenseRows:
+    """The columns of a plan whose attributes an encoder knows, and what it remembers between batches."""
+
+    def __init__(self, plan: ColumnPlan, attribute_of: Mapping[str, int]) -> None:
+        self.plan = plan
+        known = sorted((attribute_of[name], at) for at, name in enumerate(plan.names) if name in attribute_of)
+        self._attributes = np.array([attribute for attribute, _ in known], np.int32)
+        self._rows = plan.rows_of([at for _, at in known], self._attributes.tolist())
+        self._known: tuple[I8 | None, I8] = (None, np.zeros(0, np.int64))
+        self._full = (np.zeros(1, np.int64), np.zeros(0, np.int32))
+
+    def of(self, dense: DenseColumns) -> I8:
+        """Return the kernel's rows for a batch."""
+        if self._known[0] is not dense.starts:
+            self._known = (dense.starts, dense.rows(self._rows))
+        return self._known[1]
+
+    def full_entries(self, event_count: int) -> tuple[I8, I4]:
+        """Return the starts and the attributes of the entries of events that have all columns; shared."""
+        if len(self._full[0]) <= event_count:
+            starts = np.arange(event_count + 1, dtype=np.int64) * len(self._attributes)
+            self._full = (starts, np.tile(self._attributes, event_count))
+        return self._full[0][: event_count + 1], self._full[1][: event_count * len(self._attributes)]
 
 
 class _NameNumbers:

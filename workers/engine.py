@@ -25,12 +25,13 @@ from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, empty_layout, frozen
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.delta import DeltaIndex, too_many_matches
+from pubsub_cluster.workers.dense import ColumnReader
 from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import delta as delta_kernels
 from pubsub_cluster.workers.kernels import match as match_kernels
 from pubsub_cluster.workers.kernels import observe as observe_kernels
-from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.kernels.tables import (
     CURSOR_SIZE,
     NO_DIGIT,
@@ -55,6 +56,10 @@ ROWS_MIN = 4_096
 ENTRIES_MIN = 256
 OPTIONS_PER_ENTRY = 3
 """A value has one digit by label and two by cell."""
+
+
+_match_events = Settled(match_kernels.match_events)
+_merge_pairs = Settled(delta_kernels.merge_pairs)
 
 
 class MatchResult(NamedTuple):
@@ -163,7 +168,7 @@ class _Base:
         self._make_room(encoded)
         event = 0
         while True:
-            status, event = match_kernels.match_events(
+            status, event = _match_events(
                 self._tables,
                 events,
                 self._scratch,
@@ -230,6 +235,7 @@ class MatchEngine:
         self._catalogue = catalogue
         self._limits = limits
         self._names = NameTable(schema, limits)
+        self._column_reader = ColumnReader(schema, limits)
         self._generations: dict[int, _Generation] = {}
         self._attach(EMPTY_GENERATION, empty_layout(), 0, None)
 
@@ -260,7 +266,7 @@ class MatchEngine:
 
     def read(self, header: Mapping[str, Any], buffers: Sequence[Buffer]) -> EventBatch:
         """Return the events of a checked payload, for `match_batch`; the next call may end its use."""
-        return EventBatch(header, buffers, self._names, self.schema, self._limits)
+        return EventBatch(header, buffers, self._names, self.schema, self._limits, self._column_reader)
 
     def match(
         self,
@@ -371,5 +377,5 @@ class MatchEngine:
     ) -> MatchResult:
         offsets = np.zeros(event_count + 1, np.int64)
         rows = np.empty(len(found[1]) + len(pairs[0]), np.int32)
-        delta_kernels.merge_pairs(found, frozen(row_catalogue), pairs, offsets, rows)
+        _merge_pairs(found, frozen(row_catalogue), pairs, offsets, rows)
         return MatchResult(offsets, rows, delta_us)

@@ -30,7 +30,7 @@ from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import json as json_kernels
 from pubsub_cluster.workers.kernels import msgpack as msgpack_kernels
-from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.kernels.entries import KIND_BOOLEAN, KIND_NUMBER, KIND_TEXT, SPECIAL, Entries
 from pubsub_cluster.workers.names import NameTable
 
@@ -149,7 +149,10 @@ def _with_special(
     )
 
 
-SCANNERS: dict[str, Any] = {"json": json_kernels.scan_json, "msgpack": msgpack_kernels.scan_msgpack}
+SCANNERS: dict[str, Any] = {
+    "json": Settled(json_kernels.scan_json),
+    "msgpack": Settled(msgpack_kernels.scan_msgpack),
+}
 """Kernels by the format of the payload."""
 
 

@@ -54,7 +54,7 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
     number_table = _starts(number_size)
     text_table = _starts(np.where(text_method == kernels.HASH, _slot_count(text_count), 0))
     number_count = np.diff(spaces.number_start).astype(np.int64)
-    slots = (np.full(number_table[-1], -1, np.int32), np.full(text_table[-1], -1, np.int32))
+    slots = (np.full(number_table[-1], -1, np.int32), np.full(2 * text_table[-1], -1, np.int64))
     numbers = kernels.NumberLookup(
         kernel_input(number_method, np.int8),
         kernel_input(spaces.number_start, np.int64),
@@ -74,7 +74,7 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
         kernel_input(spaces.text_bytes, np.uint8),
         kernel_input(spaces.text_prefix, np.uint64),
         kernel_input(text_table, np.int64),
-        kernel_input(slots[1], np.int32),
+        kernel_input(slots[1], np.int64),
         _SEED,
     )
     for attribute in np.flatnonzero(number_method == kernels.HASH).tolist():

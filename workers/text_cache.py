@@ -16,10 +16,11 @@ from pubsub_cluster.shm.code_space import I8
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import bits as kernels
-from pubsub_cluster.workers.kernels._jit import OK
+from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.kernels.names import HEAP_USED, NAME_COUNT
 from pubsub_cluster.workers.names import empty_arrays
 
+_find_bits = Settled(kernels.find_bits)
 CACHE_TEXTS_MAX = 65_536
 CACHE_SIZE_BYTES_MAX = 8 << 20
 _TEXTS_MIN = 256
@@ -50,9 +51,7 @@ class TextCache:
         while True:
             scalars = (row, key_count, miss_count, width, _SEED)
             bits = (frozen(self._bit_start), frozen(self._bit))
-            status, row, key_count, miss_count = kernels.find_bits(
-                rows, self._table, bits, scalars, key, miss
-            )
+            status, row, key_count, miss_count = _find_bits(rows, self._table, bits, scalars, key, miss)
             if status == OK:
                 break
             # An event may set all bits of the group, so the longest list of one text must fit.

@@ -115,3 +115,39 @@ def leaf(function: F) -> F:
     options: dict[str, Any] = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
     return cast(F, compiled)
+
+
+class Settled:
+    """A kernel that one place calls, always with arguments of the types of the first call.
+
+    A dispatcher finds out the type of every array of every call, which takes ten times as long as handing
+    them over: for one event that is longer than matching it. Nothing of that is left here, so whoever calls
+    must know the types (`workers.inputs`); with `NUMBA_BOUNDSCHECK` they are compared.
+
+    Parameters
+    ----------
+    function : kernel
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Any = function
+        self._code: Callable[..., Any] | None = None
+        self._types: tuple[Any, ...] = ()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the kernel."""
+        if self._code is None:
+            self._code = self._settle(arguments)
+        if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined]
+            assert self._types == _types_of(arguments), "a kernel met other types than at its first call"
+        return self._code(*arguments)
+
+    def _settle(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        self._types = _types_of(arguments)
+        if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+            return cast(Callable[..., Any], self._function)
+        return cast(Callable[..., Any], self._function.compile(self._types))
+
+
+def _types_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(numba.typeof, arguments))

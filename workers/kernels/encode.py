@@ -2,8 +2,8 @@
 
 This is the first phase of the papers. `encode_*` find the labels of one attribute's rows and `arrange` brings
 all columns into event-major order by counting. `encode_entries` does both for entries that are event-major
-already. `column_*` take a publisher's dense columns as they come, 0 where there is no value, and
-`collect_columns` gathers them. Inputs are read-only contiguous arrays (`workers.inputs`), outputs are not.
+already; a publisher's dense columns have a kernel of their own (`kernels.columns`). Inputs are read-only
+contiguous arrays (`workers.inputs`), outputs are not.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
-from pubsub_cluster.shm.code_space import FALSE_LABEL, MISSING_LABEL
+from pubsub_cluster.shm.code_space import FALSE_LABEL
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.entries import KIND_BOOLEAN, KIND_NUMBER
 from pubsub_cluster.workers.kernels.lookup import number_label, text_label
 
-_TWO_63 = 2.0**63
 # Gaps of Shell's sort (Ciura): an event has few entries, but a hostile one has thousands.
 _GAPS = (1750, 701, 301, 132, 57, 23, 10, 4, 1)
 
@@ -186,98 +184,3 @@ def encode_entries(
             to += 1
         to = sort_event(out_attribute, out_label, entry_start[event], to)
     entry_start[first.shape[0]] = to
-
-
-@kernel
-def column_integers(values: Any, valid: Any, numbers: Any, attribute: Any, label: Any) -> None:
-    """Find the labels of a dense column; `valid` uint8[n] or empty, `label` int32[n] out."""
-    all_valid = valid.shape[0] == 0
-    for row in range(values.shape[0]):
-        if all_valid or valid[row]:
-            label[row] = number_label(numbers, np.int64(attribute), values[row], 0.0)
-        else:
-            label[row] = MISSING_LABEL
-
-
-@kernel
-def columns_integers(values: Any, columns: Any, numbers: Any, label: Any) -> None:
-    """Find the labels of many dense columns without gaps in one call: a call costs as much as 500 labels.
-
-    ============  ===============================================================  ===
-    values        int64[c * n], column by column                                   in
-    columns       (attribute int32[c], place int32[c]): whose values, and which    in
-                  of the columns of `label`
-    numbers       NumberLookup                                                     in
-    label         int32[C * n], column by column                                   out
-    ============  ===============================================================  ===
-    """
-    attributes, places = columns
-    event_count = values.shape[0] // attributes.shape[0]
-    for column in range(attributes.shape[0]):
-        attribute = np.int64(attributes[column])
-        first = np.int64(places[column]) * event_count
-        for row in range(event_count):
-            value = values[column * event_count + row]
-            label[first + row] = number_label(numbers, attribute, value, 0.0)
-
-
-@kernel
-def column_doubles(values: Any, valid: Any, numbers: Any, attribute: Any, label: Any) -> None:
-    """As `column_integers`; a NaN may stand only where there is no value."""
-    all_valid = valid.shape[0] == 0
-    for row in range(values.shape[0]):
-        if not (all_valid or valid[row]):
-            label[row] = MISSING_LABEL
-            continue
-        value = values[row]
-        if -_TWO_63 <= value < _TWO_63:
-            whole = np.int64(value)
-            part = value - np.float64(whole) + 0.0
-        else:
-            whole = np.int64(INT64_MAX if value > 0.0 else INT64_MIN)
-            part = value
-        label[row] = number_label(numbers, np.int64(attribute), whole, part)
-
-
-@kernel
-def column_booleans(values: Any, valid: Any, label: Any) -> None:
-    """As `column_integers`, for uint8 0 or 1."""
-    all_valid = valid.shape[0] == 0
-    for row in range(values.shape[0]):
-        label[row] = FALSE_LABEL + (1 if values[row] else 0) if all_valid or valid[row] else MISSING_LABEL
-
-
-@kernel
-def column_texts(spans: Any, valid: Any, texts: Any, attribute: Any, label: Any) -> None:
-    """As `column_integers`, for (offsets int64[n+1], data uint8[])."""
-    offsets, data = spans
-    all_valid = valid.shape[0] == 0
-    for row in range(offsets.shape[0] - 1):
-        if not (all_valid or valid[row]):
-            label[row] = MISSING_LABEL
-            continue
-        label[row] = text_label(texts, np.int64(attribute), data, offsets[row], offsets[row + 1])
-
-
-@kernel
-def collect_columns(attribute: Any, labels: Any, entry_start: Any, out: Any) -> None:
-    """Gather dense columns event by event.
-
-    ============  ================================================  ===
-    attribute     int32[c], ascending                               in
-    labels        int32[c * n], column by column, 0 for no value    in
-    entry_start   int64[n+1]                                        out
-    out           (attribute int32[c * n], label int32[c * n])      out
-    ============  ================================================  ===
-    """
-    out_attribute, out_label = out
-    event_count = entry_start.shape[0] - 1
-    to = np.int64(0)
-    for event in range(event_count):
-        entry_start[event] = to
-        for column in range(attribute.shape[0]):
-            label = labels[column * event_count + event]
-            out_attribute[to] = attribute[column]
-            out_label[to] = label
-            to += 1 if label != MISSING_LABEL else 0
-    entry_start[event_count] = to

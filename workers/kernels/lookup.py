@@ -16,10 +16,13 @@ import numpy as np
 
 from pubsub_cluster.shm.code_space import FIRST_NUMBER_LABEL
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.tables import Index
 from pubsub_cluster.workers.kernels.text import (
     MIX_A,
     MIX_B,
+    WORD_BYTES,
     hash_of,
+    integer_of,
     same_tails,
     swapped,
     word_of,
@@ -28,6 +31,8 @@ from pubsub_cluster.workers.kernels.text import (
 SEARCH, DIRECT, HASH = 0, 1, 2
 PREFIX_BYTES = 8
 NO_CONSTANT = -1
+SIZE_SHIFT = 32
+CONSTANT_MASK = (1 << SIZE_SHIFT) - 1
 _PART_SCALE = 2.0**53
 
 
@@ -54,8 +59,8 @@ class TextLookup(NamedTuple):
     text_offset: Any  # int64[]
     text_bytes: Any  # uint8[]
     text_prefix: Any  # uint64[]
-    text_table: Any  # int64[A+1]
-    text_slot: Any  # int32[]
+    text_table: Any  # int64[A+1], the part of `text_slot`, in slots
+    text_slot: Any  # int64[2S]: word, then size << 32 | constant, or -1: most texts need no more memory
     seed: Any  # uint64
 
 
@@ -140,29 +145,35 @@ def number_label(numbers: Any, attribute: Any, whole: Any, part: Any) -> Any:
 
 
 @leaf
+def hashed_text(texts: Any, attribute: Any, data: Any, start: Any, stop: Any) -> Any:
+    """Return the constant that equals the text ``data[start:stop]`` of a HASH attribute, -1 for none."""
+    size = stop - start
+    word = word_of(data, start, stop)
+    table = texts.text_table[attribute]
+    mask = texts.text_table[attribute + 1] - table - 1
+    at = integer_of(hash_of(data, start, stop, word, texts.seed) >> np.uint64(33)) & mask
+    known = texts.text_slot[Index(2 * (table + at) + 1)]
+    while known >= 0:
+        if texts.text_slot[Index(2 * (table + at))] == integer_of(word) and known >> SIZE_SHIFT == size:
+            constant = known & CONSTANT_MASK
+            if size <= WORD_BYTES or same_tails(
+                texts.text_bytes, texts.text_offset[Index(constant)], data, start, size
+            ):
+                return constant
+        at = (at + 1) & mask
+        known = texts.text_slot[Index(2 * (table + at) + 1)]
+    return np.int64(NO_CONSTANT)
+
+
+@leaf
 def text_label(texts: Any, attribute: Any, data: Any, start: Any, stop: Any) -> Any:
     """Return the label of the text ``data[start:stop]``."""
     first = texts.text_first[attribute]
     base = texts.text_base[attribute]
-    word = word_of(data, start, stop)
-    prefix = swapped(word)
     if texts.text_method[attribute] == HASH:
-        size = stop - start
-        table = texts.text_table[attribute]
-        mask = texts.text_table[attribute + 1] - table - 1
-        at = np.int64(hash_of(data, start, stop, word, texts.seed) >> np.uint64(33)) & mask
-        found = texts.text_slot[table + at]
-        while found >= 0:
-            offset = texts.text_offset[found]
-            if (
-                texts.text_prefix[found] == prefix
-                and texts.text_offset[found + 1] - offset == size
-                and same_tails(texts.text_bytes, offset, data, start, size)
-            ):
-                return np.int64(base + 2 * (found - first) + 1)
-            at = (at + 1) & mask
-            found = texts.text_slot[table + at]
-        return np.int64(base)
+        constant = hashed_text(texts, attribute, data, start, stop)
+        return np.int64(base + 2 * (constant - first) + 1) if constant >= 0 else np.int64(base)
+    prefix = swapped(word_of(data, start, stop))
     lo = first
     hi = texts.text_first[attribute + 1]
     while lo < hi:
@@ -203,7 +214,7 @@ def fill_number_slots(attribute: Any, numbers: Any, slots: Any) -> Any:
 
 @kernel
 def fill_text_slots(attribute: Any, texts: Any, slots: Any) -> Any:
-    """Enter an attribute's text constants into its slots (int32, all -1); return the longest probe."""
+    """Enter an attribute's text constants into its slots (`text_slot`, all -1); return the longest probe."""
     table = texts.text_table[attribute]
     mask = texts.text_table[attribute + 1] - table - 1
     longest = 0
@@ -211,11 +222,12 @@ def fill_text_slots(attribute: Any, texts: Any, slots: Any) -> Any:
         start, stop = texts.text_offset[constant], texts.text_offset[constant + 1]
         word = word_of(texts.text_bytes, start, stop)
         found = hash_of(texts.text_bytes, start, stop, word, texts.seed)
-        at = np.int64(found >> np.uint64(33)) & mask
+        at = integer_of(found >> np.uint64(33)) & mask
         probes = 1
-        while slots[table + at] >= 0:
+        while slots[2 * (table + at) + 1] >= 0:
             at = (at + 1) & mask
             probes += 1
-        slots[table + at] = constant
+        slots[2 * (table + at)] = integer_of(word)
+        slots[2 * (table + at) + 1] = (stop - start) << SIZE_SHIFT | constant
         longest = max(longest, probes)
     return longest

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
+import struct
 from bisect import bisect_left
 from typing import Any
 
+from pubsub_cluster.language.values import number_key
 from pubsub_cluster.shm.code_space import FALSE_LABEL, FIRST_NUMBER_LABEL
+from pubsub_cluster.workers.kernels.columns import BOOLEANS, DOUBLES, INTEGERS, NO_BUFFER, TEXTS
 from pubsub_cluster.workers.kernels.entries import KIND_BOOLEAN, KIND_NUMBER
 from pubsub_cluster.workers.kernels.lookup import HASH
 
@@ -88,16 +92,44 @@ def encode_entries(
     entry_start[len(events[0])] = to
 
 
-def collect_columns(attribute: Any, labels: Any, entry_start: Any, out: Any) -> None:
-    """See `encode.collect_columns`."""
-    event_count = len(entry_start) - 1
+def encode_columns(
+    data: Any, columns: Any, event_count: Any, has_gaps: Any, lookup: Any, entry_start: Any, out: Any
+) -> None:
+    """See `columns.encode_columns`."""
     to = 0
     for event in range(event_count):
-        for mine, label in zip(attribute.tolist(), labels[event::event_count].tolist(), strict=True):
-            if label:
-                out[0][to], out[1][to] = mine, label
-                to += 1
-        entry_start[event + 1] = to
+        for kind, attribute, valid, values, offsets in columns.tolist():
+            if valid != NO_BUFFER and not data[valid + event]:
+                continue
+            if has_gaps:
+                out[0][to] = attribute
+            out[1][to] = _column_label(data, (kind, attribute, values, offsets), event, lookup)
+            to += 1
+        if has_gaps:
+            entry_start[event + 1] = to
+
+
+def _column_label(data: Any, column: Any, event: int, lookup: Any) -> int:
+    kind, attribute, values, offsets = column
+    content = data.tobytes()
+    if kind == BOOLEANS:
+        return FALSE_LABEL + bool(content[values + event])
+    if kind == TEXTS:
+        start, stop = struct.unpack_from("<qq", content, offsets + 8 * event)
+        return text_label(lookup.texts, attribute, data, values + start, values + stop)
+    value = struct.unpack_from("<q" if kind == INTEGERS else "<d", content, values + 8 * event)[0]
+    return number_label(lookup.numbers, attribute, *number_key(value))
+
+
+def has_nan(data: Any, columns: Any, event_count: Any) -> bool:
+    """See `columns.has_nan`."""
+    content = data.tobytes()
+    return any(
+        math.isnan(struct.unpack_from("<d", content, values + 8 * event)[0])
+        for kind, _, valid, values, _ in columns.tolist()
+        for event in range(event_count)
+        if kind == DOUBLES and (valid == NO_BUFFER or content[valid + event])
+    )
 
 
 def arrange(segments: Any, rows: Any, entry_start: Any, entries: Any) -> None:

@@ -75,6 +75,10 @@ def _double_of(word: Any) -> Any:
     return np.uint64(word).view(np.float64)
 
 
+def _integer_of(word: Any) -> Any:
+    return np.uint64(word).view(np.int64)
+
+
 def _count_zeros(word: Any) -> Any:
     return (int(word) & -int(word)).bit_length() - 1
 
@@ -82,7 +86,13 @@ def _count_zeros(word: Any) -> Any:
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     trailing_zeros = _count_zeros
     double_of = _double_of
+    integer_of = _integer_of
 else:
+
+    @leaf
+    def integer_of(word: Any) -> Any:
+        """Return the integer that has the bits of an uint64."""
+        return np.int64(word)
 
     @leaf
     def double_of(word: Any) -> Any:

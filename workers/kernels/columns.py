@@ -1,0 +1,137 @@
+"""Encoding a publisher's dense columns: from the bytes of a payload to labels, event by event.
+
+All columns in one call: a call with its arrays costs as much as some thousand labels. Events go in blocks, so
+that a block's labels, which column after column writes with a stride, stay in the first-level cache.
+
+The payload is one array of bytes; a row of `columns` says where a column's parts lie in it. Eight bytes more
+stand at its end, so that a short text is one load (`text.word_of`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pubsub_cluster.shm.code_space import FALSE_LABEL, MISSING_LABEL
+from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.entries import key_of_double
+from pubsub_cluster.workers.kernels.lookup import DIRECT, number_label, text_label
+from pubsub_cluster.workers.kernels.tables import Index
+from pubsub_cluster.workers.kernels.text import double_of, integer_of, load_word
+
+INTEGERS, DOUBLES, BOOLEANS, TEXTS = 0, 1, 2, 3
+COLUMN_TYPE, COLUMN_ATTRIBUTE, COLUMN_VALID, COLUMN_VALUES, COLUMN_OFFSETS = 0, 1, 2, 3, 4
+COLUMN_WIDTH = 5
+NO_BUFFER = -1
+BLOCK_EVENTS = 64
+_BYTES = 8
+
+
+@leaf
+def direct_labels(data: Any, start: Any, attribute: Any, numbers: Any, to: Any, label: Any) -> None:
+    """Find the labels of the integers from `start` on by table; `to` is (first, stop, step) in `label`."""
+    first, stop, step = to
+    low = numbers.number_low[attribute]
+    table = numbers.number_table[attribute]
+    high = low + (numbers.number_table[attribute + 1] - table - 1)
+    direct = numbers.direct_label
+    at = start
+    for place in range(first, stop, step):
+        value = integer_of(load_word(data, at))
+        # The table starts and ends with a constant: beyond it is the label below, or above.
+        found = np.int64(direct[Index(table + (min(max(value, low), high) - low))])
+        label[Index(place)] = found + ((1 if value > high else 0) - (1 if value < low else 0))
+        at += _BYTES
+
+
+@leaf
+def column_labels(data: Any, column: Any, span: Any, lookup: Any, to: Any, label: Any) -> None:
+    """Find the labels of the rows of `span` of one column; as `direct_labels`, `to` = (first, step)."""
+    kind, attribute, valid, values, offsets = column
+    first, stop = span
+    place, step = to
+    for row in range(first, stop):
+        if valid != NO_BUFFER and data[valid + row] == 0:
+            found = np.int64(MISSING_LABEL)
+        elif kind == TEXTS:
+            start = values + integer_of(load_word(data, offsets + _BYTES * row))
+            end = values + integer_of(load_word(data, offsets + _BYTES * (row + 1)))
+            found = text_label(lookup.texts, attribute, data, start, end)
+        elif kind == BOOLEANS:
+            found = np.int64(FALSE_LABEL + (1 if data[values + row] else 0))
+        else:
+            word = load_word(data, values + _BYTES * row)
+            whole = integer_of(word)
+            part = 0.0
+            if kind == DOUBLES:
+                whole, part = key_of_double(double_of(word))
+            found = number_label(lookup.numbers, attribute, whole, part)
+        label[Index(place)] = found
+        place += step
+
+
+@leaf
+def drop_gaps(first: Any, stop: Any, columns: Any, to: Any, entry_start: Any, out: Any) -> Any:
+    """Close up the entries of the events `first` to `stop`, one per column from `to` on; return their end."""
+    out_attribute, out_label = out
+    at = to
+    for event in range(first, stop):
+        entry_start[event] = to
+        for column in range(columns.shape[0]):
+            label = out_label[Index(at)]
+            out_attribute[Index(to)] = columns[column, COLUMN_ATTRIBUTE]
+            out_label[Index(to)] = label
+            to += 1 if label != MISSING_LABEL else 0
+            at += 1
+    return to
+
+
+@kernel
+def encode_columns(
+    data: Any, columns: Any, event_count: Any, has_gaps: Any, lookup: Any, entry_start: Any, out: Any
+) -> None:
+    """Find the labels of dense columns and gather them event by event.
+
+    ============  =============================================================================  ===
+    data          uint8[], the payload and eight bytes more                                      in
+    columns       int64[c, 5], by attribute ascending: type, attribute, first byte of            in
+                  validity (NO_BUFFER: all rows have values), values and text offsets
+    event_count   int                                                                            in
+    has_gaps      whether a column has a validity; without, `entry_start` and the attributes     in
+                  of `out` are not written: all events have all columns
+    lookup        `lookup.Lookup`                                                                in
+    entry_start   int64[n+1]                                                                     out
+    out           (attribute int32[c * n], label int32[c * n])                                   out
+    ============  =============================================================================  ===
+    """
+    width = np.int64(columns.shape[0])
+    to = np.int64(0)
+    for first in range(0, event_count, BLOCK_EVENTS):
+        stop = min(first + BLOCK_EVENTS, event_count)
+        end = to + (stop - first) * width
+        for at in range(width):
+            kind, attribute = columns[at, COLUMN_TYPE], columns[at, COLUMN_ATTRIBUTE]
+            valid, values = columns[at, COLUMN_VALID], columns[at, COLUMN_VALUES]
+            if kind == INTEGERS and valid == NO_BUFFER and lookup.numbers.number_method[attribute] == DIRECT:
+                start = values + _BYTES * first
+                direct_labels(data, start, attribute, lookup.numbers, (to + at, end, width), out[1])
+            else:
+                column = kind, attribute, valid, values, columns[at, COLUMN_OFFSETS]
+                column_labels(data, column, (first, stop), lookup, (to + at, width), out[1])
+        to = drop_gaps(first, stop, columns, to, entry_start, out) if has_gaps else end
+    if has_gaps:
+        entry_start[event_count] = to
+
+
+@kernel
+def has_nan(data: Any, columns: Any, event_count: Any) -> Any:
+    """Say whether a float64 column of `columns`, as for `encode_columns`, has a value that is no number."""
+    found = False
+    for at in range(columns.shape[0]):
+        if columns[at, COLUMN_TYPE] == DOUBLES:
+            valid = columns[at, COLUMN_VALID]
+            for row in range(event_count):
+                value = double_of(load_word(data, columns[at, COLUMN_VALUES] + _BYTES * row))
+                found |= value != value and (valid == NO_BUFFER or data[valid + row] != 0)
+    return found
