@@ -28,6 +28,7 @@ IN_FLIGHT = 6
 SINGLES_IN_FLIGHT = 64
 SINGLE_RATE = 1_000
 SINGLE_SECONDS = 5.0
+START_S = 0.01
 READY_WAIT_S_MAX = 600.0
 LOAD_STEP = 20_000
 PASS_REPEATS = 5
@@ -143,7 +144,7 @@ def run_cluster(
         single_events = batches[0].slice(0, min(batches[0].size, 1_000))
         single_counts = {"singles": counts[: single_events.size]}
         singles = interleaved({"singles": SinglesRun(client, single_events)}, single_counts, passes)
-        latency_us = _latencies(client, batches[0], counts)
+        latency_us = latencies(client, batches[0], counts, SINGLE_RATE, SINGLE_SECONDS)
         _rest(client)
         used = memory_bytes(cluster) - empty_bytes
         return {
@@ -188,19 +189,36 @@ def _rest(client: Any) -> None:
         time.sleep(0.05)
 
 
-def _latencies(client: Any, events: Events, counts: I8) -> Any:
-    """Send single events at `SINGLE_RATE`; return microseconds from the intended moment to the answer."""
+def latencies(client: Any, events: Events, counts: I8, rate: float, seconds: float) -> Any:
+    """Send single events on a schedule; return microseconds from the intended moment to the answer.
+
+    The loop is open: an event leaves at its moment, however many are unanswered, and a late one together
+    with those that are due by then. An answer counts when it is received; it is compared afterwards.
+
+    Parameters
+    ----------
+    client : Client
+    events : Events
+        In turn.
+    counts : int64[n]
+        Right number of matches of each event.
+    rate, seconds : float
+        Events per second, and for how long.
+    """
     singles = [[event] for event in events.dictionaries()]
-    total = int(SINGLE_RATE * SINGLE_SECONDS)
+    total = int(rate * seconds)
+    sent: list[Any] = []
+    start = time.monotonic() + START_S
+    while len(sent) < total:
+        now = time.monotonic()
+        while len(sent) < total and start + len(sent) / rate <= now:
+            sent.append(client.publish_soon(singles[len(sent) % len(singles)]))
+        client.receive(start + len(sent) / rate - now)
     found = np.empty(total)
-    start = time.perf_counter() + 0.01
-    for number in range(total):
-        intended = start + number / SINGLE_RATE
-        while (ahead := intended - time.perf_counter()) > 0:
-            time.sleep(ahead if ahead > 0.0002 else 0)
-        matches = client.publish(singles[number % len(singles)])
-        found[number] = (time.perf_counter() - intended) * 1e6
+    for number, pending in enumerate(sent):
+        matches = pending.result()
         assert matches.match_count == counts[number % len(singles)], "a single event's matches differ"
+        found[number] = (pending.answered_at_s - start - number / rate) * 1e6
     return found
 
 

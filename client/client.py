@@ -14,37 +14,26 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-import orjson
-
-from pubsub_cluster.client.changes import (
-    ITEMS_PER_REQUEST,
-    KEEP,
-    Keep,
-    Subscription,
-    as_unsure,
-    encode_item,
-    parts_of,
-    results_of,
-    subscription_from,
-)
+from pubsub_cluster.client.catalogue import CatalogueCalls
+from pubsub_cluster.client.changes import KEEP, Keep, Subscription, subscription_from
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.matches import Matches, matches_from_reply
 from pubsub_cluster.client.notifications import Listener
+from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.client.publishing import Batch, Publication, publication_of
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
+from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
 from pubsub_cluster.language.protocol import (
     SUBSCRIBE_ITEM_FIELDS,
     UPDATE_ITEM_FIELDS,
     Answer,
-    Fields,
     Message,
     Op,
 )
 
-REQUESTS_IN_FLIGHT = 4
-
+PENDING_MAX = 512
+"""Publications of `Client.publish_soon` without an answer; more would not fit the sockets' queues."""
 
 AnswerName: TypeAlias = Literal["handles", "counts", "none"]
 
@@ -79,7 +68,7 @@ class Client:
             endpoint = client_endpoint(default_data_dir() if data_dir is None else data_dir)
         self._session = Session(endpoint, timeout_s)
         self.publisher = publisher if publisher is not None else self._session.client_id
-        self._id_count = 0
+        self._catalogue = CatalogueCalls(self._session)
 
     def __enter__(self) -> Client:
         """Return the client itself."""
@@ -92,7 +81,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; listeners end."""
+        """Close the connection; listeners end, and what is still unanswered ends with an error."""
         self._session.close()
 
     # -- the catalogue -----------------------------------------------------------------------------
@@ -146,8 +135,8 @@ class Client:
         list of Subscription or PubSubError
             In the order of the items.
         """
-        named = [self._named(item) for item in items]
-        results = self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress)
+        named = [self._catalogue.named(item) for item in items]
+        results = self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress)
         return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
     def update(
@@ -173,7 +162,7 @@ class Client:
         self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
     ) -> list[Subscription | PubSubError]:
         """Replace many subscriptions; items as in `subscribe_many`, with ``id`` and without ``owner``."""
-        results = self._change(Op.UPDATE, list(items), UPDATE_ITEM_FIELDS, on_progress)
+        results = self._catalogue.change(Op.UPDATE, list(items), UPDATE_ITEM_FIELDS, on_progress)
         return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
     def unsubscribe(self, id: str) -> None:
@@ -190,14 +179,7 @@ class Client:
 
     def unsubscribe_many(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Remove many subscriptions; the result has an error or None for each id."""
-        encoded = [orjson.dumps(id) for id in ids]
-        results: list[PubSubError | None] = []
-        for first, stop, request in self._send_parts(Op.UNSUBSCRIBE, "ids", encoded):
-            for result in results_of(self._session.wait(request), stop - first):
-                error = result if isinstance(result, PubSubError) else None
-                unsure = isinstance(error, UnknownIdError) and request.crossed_lives
-                results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
-        return results
+        return self._catalogue.remove(ids)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -234,6 +216,48 @@ class Client:
         publication = self._publication(batch, Answer(answer), ids, batch_id, at)
         message = self._session.ask(Op.PUBLISH, publication.fields, publication.buffers)
         return _matches(message, publication)
+
+    def publish_soon(
+        self,
+        batch: Batch,
+        *,
+        answer: AnswerName = "handles",
+        ids: bool = False,
+        batch_id: str | None = None,
+        at: int | None = None,
+        on_answer: Callable[[Pending], None] | None = None,
+    ) -> Pending:
+        """Publish a batch without waiting for its answer.
+
+        The batch is on its way when this returns. Its answer is taken in by `receive`, by `Pending.result`,
+        or while any other call waits. With `PENDING_MAX` unanswered, this first waits for one of them.
+
+        Parameters
+        ----------
+        batch, answer, ids, batch_id, at
+            As for `publish`. An array must not change before its batch is answered.
+        on_answer : callable, optional
+            Called once with the result of this call, answered or failed, from within the call that takes the
+            answer in (or from `close`); it may publish in its turn. What it raises, that call raises.
+
+        Raises
+        ------
+        LimitError, EventError, ReplyTimeoutError
+            It cannot be sent. What the cluster says of it is raised by `Pending.result`.
+        """
+        publication = self._publication(batch, Answer(answer), ids, batch_id, at)
+        self._session.wait_for_room(PENDING_MAX)
+        request = self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
+        pending = Pending(self._session, request, publication)
+        request.on_finish = _ignored if on_answer is None else partial(on_answer, pending)
+        return pending
+
+    def receive(self, timeout_s: float = 0.0) -> int:
+        """Take in answers to `publish_soon`; wait at most `timeout_s` for the first. Return how many came.
+
+        To be called now and then by whoever publishes so: it also sends again what has to be.
+        """
+        return self._session.receive(timeout_s)
 
     def publish_stream(
         self,
@@ -300,85 +324,21 @@ class Client:
 
     # -- helpers -----------------------------------------------------------------------------------
 
-    def _limit(self, name: str) -> int:
-        limits = self._session.hello().get("limits")
-        value = limits.get(name) if isinstance(limits, dict) else None
-        if not isinstance(value, int):
-            raise ProtocolError(f"the cluster's greeting lacks the limit `{name}`", seen=limits)
-        return value
-
-    def _new_id(self, prefix: str) -> str:
-        self._id_count += 1
-        return f"{prefix}-{self._session.client_id}-{self._id_count}"
-
-    def _named(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Give an item an id if it has none, so that sending it twice cannot make two subscriptions."""
-        if isinstance(item, Mapping) and item.get("id") is None:
-            return {**item, "id": self._new_id("s")}
-        return item
-
     def _publication(
         self, batch: Batch, answer: Answer, ids: bool, batch_id: str | None, at: int | None
     ) -> Publication:
-        size_bytes_max = self._limit("batch_size_bytes_max")
-        events_max = self._limit("events_per_batch_max")
+        size_bytes_max = self._catalogue.limit("batch_size_bytes_max")
+        events_max = self._catalogue.limit("events_per_batch_max")
         fields = {
-            "batch_id": batch_id if batch_id is not None else self._new_id("b"),
+            "batch_id": batch_id if batch_id is not None else self._catalogue.new_id("b"),
             "publisher": self.publisher,
         }
         extra = fields if at is None else {**fields, "at": at}
         return publication_of(batch, answer, ids, extra, size_bytes_max, events_max)
 
-    def _change(
-        self,
-        op: Op,
-        items: list[Mapping[str, Any]],
-        fields: Fields,
-        on_progress: Callable[[int], None] | None,
-    ) -> list[dict[str, Any] | PubSubError]:
-        results: list[dict[str, Any] | PubSubError | None] = [None] * len(items)
-        encoded: list[bytes] = []
-        places: list[int] = []
-        size_bytes_max = self._limit("batch_size_bytes_max")
-        for item_idx, item in enumerate(items):
-            try:
-                encoded.append(encode_item(item, fields, size_bytes_max))
-                places.append(item_idx)
-            except PubSubError as error:
-                results[item_idx] = error
-        answered = len(items) - len(places)
-        for first, stop, request in self._send_parts(op, "items", encoded):
-            part = results_of(self._session.wait(request), stop - first)
-            for item_idx, result in zip(places[first:stop], part, strict=True):
-                results[item_idx] = self._settled(result, items[item_idx], request)
-            answered += stop - first
-            if on_progress is not None:
-                on_progress(answered)
-        return [result for result in results if result is not None]
 
-    def _send_parts(self, op: Op, name: str, encoded: list[bytes]) -> Iterator[tuple[int, int, Request]]:
-        size_bytes_max = self._limit("batch_size_bytes_max")
-        count_max = min(ITEMS_PER_REQUEST, self._limit("subscriptions_per_request_max"))
-        parts = list(parts_of(encoded, count_max, size_bytes_max))
-        senders = (
-            partial(self._session.send, op, {name: orjson.Fragment(b"[" + b",".join(encoded[a:b]) + b"]")})
-            for a, b in parts
-        )
-        requests = self._session.ask_in_order(senders, REQUESTS_IN_FLIGHT)
-        for (first, stop), request in zip(parts, requests, strict=True):
-            yield first, stop, request
-
-    def _settled(
-        self, result: dict[str, Any] | PubSubError, item: Mapping[str, Any], request: Request
-    ) -> dict[str, Any] | PubSubError:
-        """Resolve the one ambiguity of sending again: a restart between a change and its acknowledgement."""
-        if not (request.crossed_lives and isinstance(result, DuplicateIdError)):
-            return result
-        if str(item["id"]).startswith(f"s-{self._session.client_id}-"):
-            # Nobody else makes such an id: the first send was carried out. Update tells its handle.
-            echo = {"id": item["id"], "expr": item["expr"]}
-            return self._change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS, None)[0]
-        return as_unsure(result)
+def _ignored() -> None:
+    """Nobody wants to be told."""
 
 
 def _raised(result: Subscription | PubSubError) -> Subscription:

@@ -16,7 +16,9 @@ for, unless its deadline comes first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +64,9 @@ class Request:
         On the caller's clock.
     crossed_lives : bool
         It was sent to more than one life of the coordinator, so an earlier send may have been carried out.
+    finished_at_s : float or None
+    on_finish : callable or None
+        Whom to tell; the state machine only puts the request into `Connection.finished`.
     """
 
     request_id: str
@@ -76,6 +81,8 @@ class Request:
     crossed_lives: bool = False
     reply: Message | None = None
     error: PubSubError | None = None
+    finished_at_s: float | None = None
+    on_finish: Callable[[], None] | None = None
 
     @property
     def finished(self) -> bool:
@@ -90,6 +97,10 @@ class Instructions:
     reconnect: bool = False
     send: list[list[Buffer]] = field(default_factory=list)
     notifications: list[dict[str, Any]] = field(default_factory=list)
+
+
+NOTHING = Instructions()
+"""What most answers ask for; not to be changed."""
 
 
 class Connection:
@@ -117,6 +128,8 @@ class Connection:
         self._probe_id: str | None = None
         self._probe_due_s = 0.0
         self._greeting_new_socket = False
+        self._due_s = math.inf  # nothing is due earlier; looking at every request each time would cost more
+        self.finished: deque[Request] = deque()
         self.hello: dict[str, Any] | None = None
         self.hello_error: PubSubError | None = None
         self.listen_errors: dict[str, PubSubError] = {}
@@ -143,10 +156,10 @@ class Connection:
             silence_s=self._silence_s,
         )
         self._pending[request_id] = request
-        instructions = Instructions()
-        if not self._greeting_new_socket:
-            instructions.send.append(request.frames)
-        return request, instructions
+        self._due(min(request.deadline_s, request.check_at_s))
+        if self._greeting_new_socket:
+            return request, NOTHING
+        return request, Instructions(send=[request.frames])
 
     def forget(self, request: Request) -> None:
         """Stop waiting for a request; a later answer to it is a stray."""
@@ -162,7 +175,7 @@ class Connection:
     def probe(self, now_s: float) -> Instructions:
         """Ask now whether the cluster is there, unless that question is already out."""
         if self._probe_id is not None:
-            return Instructions()
+            return NOTHING
         return Instructions(send=[self._new_probe(now_s)])
 
     def receive(self, frames: Sequence[Buffer], now_s: float) -> Instructions:
@@ -186,12 +199,14 @@ class Connection:
         request = self._pending.get(message.request)
         if request is None:
             self._on_stray(message)
-            return Instructions()
+            return NOTHING
         self._on_answer(request, message, now_s)
-        return Instructions()
+        return NOTHING
 
     def tick(self, now_s: float) -> Instructions:
         """Let time pass: expire, probe, reconnect and send again whatever is due."""
+        if now_s < self._due_s:
+            return NOTHING
         instructions = Instructions()
         self._expire(now_s)
         if self._probe_id is not None and now_s >= self._probe_due_s:
@@ -210,10 +225,22 @@ class Connection:
                 request.check_at_s = now_s + request.silence_s
         if silent and self._probe_id is None:
             instructions.send.append(self._new_probe(now_s))
+        self._due_s = self._earliest_s()
         return instructions
 
     def wake_at_s(self) -> float | None:
-        """Return when `tick` has something to do next, or None while nothing is pending."""
+        """Return when to call `tick` next, or None while nothing is pending."""
+        return self._due_s if self._pending or self._probe_id is not None else None
+
+    def close(self, error: PubSubError, now_s: float) -> None:
+        """Let every unanswered request end with an error."""
+        for request in list(self._pending.values()):
+            self._finish(request, now_s, error=error)
+
+    def _due(self, at_s: float) -> None:
+        self._due_s = min(self._due_s, at_s)
+
+    def _earliest_s(self) -> float:
         times = [request.deadline_s for request in self._pending.values()]
         for request in self._pending.values():
             if request.resend_at_s is None:
@@ -222,7 +249,7 @@ class Connection:
                 times.append(request.resend_at_s)
         if self._probe_id is not None:
             times.append(self._probe_due_s)
-        return min(times, default=None)
+        return min(times, default=math.inf)
 
     def _next_id(self) -> str:
         self._request_count += 1
@@ -231,6 +258,7 @@ class Connection:
     def _new_probe(self, now_s: float) -> list[Buffer]:
         self._probe_id = self._next_id()
         self._probe_due_s = now_s + self._silence_s
+        self._due(self._probe_due_s)
         return hello_frames(self._client_id, self._probe_id)
 
     def _reconnect(self, instructions: Instructions, now_s: float) -> None:
@@ -241,13 +269,19 @@ class Connection:
 
     def _on_answer(self, request: Request, message: Message, now_s: float) -> None:
         if message.op == REPLY:
-            request.reply = message
-        else:
-            error = _error_of(message)
-            if isinstance(error, BusyError) and self._retry_later(request, error, now_s):
-                return
-            request.error = error
+            self._finish(request, now_s, reply=message)
+            return
+        error = _error_of(message)
+        if not (isinstance(error, BusyError) and self._retry_later(request, error, now_s)):
+            self._finish(request, now_s, error=error)
+
+    def _finish(
+        self, request: Request, now_s: float, reply: Message | None = None, error: PubSubError | None = None
+    ) -> None:
+        request.reply, request.error, request.finished_at_s = reply, error, now_s
         del self._pending[request.request_id]
+        if request.on_finish is not None:
+            self.finished.append(request)
 
     def _retry_later(self, request: Request, error: BusyError, now_s: float) -> bool:
         pause_s = error.fields.get("retry_after_s", 0.0)
@@ -256,16 +290,15 @@ class Connection:
         if resend_at_s >= request.deadline_s:
             return False
         request.resend_at_s = resend_at_s
+        self._due(resend_at_s)
         return True
 
     def _on_probe_answer(self, message: Message, now_s: float) -> Instructions:
         self._probe_id = None
         if message.op == ERROR:
             self.hello_error = _error_of(message)
-            for request in self._pending.values():
-                request.error = self.hello_error
-            self._pending.clear()
-            return Instructions()
+            self.close(self.hello_error, now_s)
+            return NOTHING
         previous, self.hello = self.hello, message.header
         new_life = previous is not None and life_of(previous) != life_of(message.header)
         new_place = new_life or self._greeting_new_socket
@@ -301,11 +334,11 @@ class Connection:
     def _await_answer(self, request: Request, now_s: float) -> None:
         request.silent_checks = 0
         request.check_at_s = now_s + request.silence_s
+        self._due(request.check_at_s)
 
     def _expire(self, now_s: float) -> None:
         for request in [r for r in self._pending.values() if now_s >= r.deadline_s]:
-            del self._pending[request.request_id]
-            request.error = self.no_reply(f"no answer to `{request.op}` came in time")
+            self._finish(request, now_s, error=self.no_reply(f"no answer to `{request.op}` came in time"))
 
     def no_reply(self, condition: str, remedy: str = NO_REPLY_REMEDY) -> ReplyTimeoutError:
         """Return the error of a request that nobody answered."""

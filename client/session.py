@@ -7,6 +7,7 @@ a cluster that has fallen silent.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pubsub_cluster.client.connection import SILENCE_S, Connection, Instructions, Request
+from pubsub_cluster.client.connection import NOTHING, SILENCE_S, Connection, Instructions, Request
 from pubsub_cluster.client.notifications import Listener, notifications_from_push
 from pubsub_cluster.client.transport import Transport
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
@@ -28,7 +29,8 @@ ABSENT_S = 1.0
 SILENCE_TOLD_S = 2 * HEARTBEAT_S
 # Saying goodbye is a courtesy: the cluster forgets listeners whose connection is gone.
 UNLISTEN_S = 1.0
-MESSAGES_PER_ROUND_MAX = 64
+# More answers than a client can have unanswered: what has arrived is read before anything is given up.
+MESSAGES_PER_ROUND_MAX = 1_024
 
 
 class Session:
@@ -49,6 +51,7 @@ class Session:
         self._transport = Transport(endpoint)
         self._listeners: dict[str, Listener] = {}
         self._on_silence: dict[str, Callable[[], None]] = {}
+        self._told_count = 0
         self.closed = False
 
     def close(self) -> None:
@@ -58,6 +61,8 @@ class Session:
             for listener in self._listeners.values():
                 listener.closed = True
             self._transport.close()
+            self.connection.close(_closed(), time.monotonic())
+            self._tell()
 
     def hello(self) -> dict[str, Any]:
         """Return what the cluster says of itself, asking it on first use.
@@ -117,6 +122,22 @@ class Session:
         finally:
             for request in waiting:
                 self.connection.forget(request)
+
+    def receive(self, timeout_s: float) -> int:
+        """Take in what has arrived; wait at most `timeout_s` for an answer that somebody is told of.
+
+        Returns how many of those came.
+        """
+        self._check_open()
+        told_before = self._told_count
+        self._pump(lambda: bool(self.connection.finished), time.monotonic() + timeout_s)
+        return self._told_count - told_before
+
+    def wait_for_room(self, pending_max: int) -> None:
+        """Wait until fewer than `pending_max` requests are unanswered; deadlines bound it."""
+        connection = self.connection
+        if connection.pending_count >= pending_max:
+            self._pump(lambda: connection.pending_count < pending_max, math.inf)
 
     def listen(
         self, owner: str, timeout_s: float | None, on_silence: Callable[[], None] | None = None
@@ -197,18 +218,19 @@ class Session:
         return absent and time.monotonic() - start_s >= min(ABSENT_S, self.timeout_s)
 
     def _pump(self, done: Callable[[], bool], deadline_s: float) -> None:
-        """Let messages and time pass until `done` or the deadline."""
+        """Let messages and time pass until `done` or the deadline; then tell who wants to be told."""
         while not done():
+            # First what has arrived, then what is overdue: a caller may have been away for long.
+            self._receive()
             now_s = time.monotonic()
             self._do(self.connection.tick(now_s))
             if now_s >= deadline_s or done():
-                return
+                break
             wake_s = self.connection.wake_at_s()
-            wait_s = (
+            self._transport.wait(
                 min(deadline_s if wake_s is None else min(wake_s, deadline_s), now_s + HEARTBEAT_S) - now_s
             )
-            if self._transport.wait(wait_s):
-                self._receive()
+        self._tell()
 
     def _receive(self) -> None:
         for _ in range(MESSAGES_PER_ROUND_MAX):
@@ -217,7 +239,19 @@ class Session:
                 return
             self._do(self.connection.receive(frames, time.monotonic()))
 
+    def _tell(self) -> None:
+        """Tell of finished requests, with the state in order: whoever is told may use the client."""
+        finished = self.connection.finished
+        while finished:
+            request = finished.popleft()
+            told, request.on_finish = request.on_finish, None
+            self._told_count += 1
+            if told is not None:
+                told()
+
     def _do(self, instructions: Instructions) -> None:
+        if instructions is NOTHING:
+            return
         if instructions.reconnect:
             self._transport.reopen()
         for frames in instructions.send:
@@ -230,7 +264,11 @@ class Session:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise PubSubError("the client is closed", remedy="Make a new one.")
+            raise _closed()
+
+
+def _closed() -> PubSubError:
+    return PubSubError("the client is closed", remedy="Make a new one.")
 
 
 def _check_version(hello: Mapping[str, Any]) -> None:

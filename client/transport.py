@@ -7,6 +7,8 @@ lost connection are one case and not two.
 
 from __future__ import annotations
 
+import select
+import time
 from collections.abc import Sequence
 
 import zmq
@@ -18,6 +20,8 @@ QUEUED_MESSAGES_MAX = 1_000
 # Plain numbers: combining pyzmq's flags costs more than sending a frame.
 NOT_LAST = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 LAST = int(zmq.NOBLOCK)
+EVENTS, READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
+SELECT_DESCRIPTORS_MAX = 1_024
 COPIED_SIZE_BYTES_MAX = 1 << 16  # copying less is cheaper than sharing it with the thread that sends
 # A reply's largest frame: eight bytes for each of 16 million matches.
 FRAME_SIZE_BYTES_MAX = 1 << 28
@@ -62,20 +66,30 @@ class Transport:
             self.unsent_count += 1
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait at most `timeout_s` for a message and say whether there is one."""
-        return bool(self._socket.poll(max(0, round(timeout_s * 1000)), zmq.POLLIN))
+        """Wait at most `timeout_s` for a message and say whether there is one.
+
+        Not with the socket's own `poll`: that knows milliseconds only, and costs more than receiving.
+        """
+        end_s = time.monotonic() + timeout_s
+        # The descriptor tells that something has changed since the socket was looked at last, no more.
+        while not self._readable():
+            left_s = end_s - time.monotonic()
+            if left_s <= 0.0:
+                return False
+            _wait_for(self._descriptor, left_s)
+        return True
 
     def receive(self) -> list[bytes] | None:
         """Return the next message, or None when none has arrived."""
-        try:
-            return self._socket.recv_multipart(flags=zmq.NOBLOCK)
-        except zmq.Again:
-            return None
+        return self._socket.recv_multipart(flags=LAST) if self._readable() else None
 
     def close(self) -> None:
         """Close the socket at once."""
         self._socket.close(linger=0)
         self._context.term()
+
+    def _readable(self) -> bool:
+        return int(self._socket.getsockopt(EVENTS)) & READABLE != 0
 
     def _open(self) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
@@ -92,4 +106,15 @@ class Transport:
                 seen=self._endpoint,
                 remedy="Write ipc:///path/to/client.sock or tcp://host:port; `start` and `status` print it.",
             ) from None
+        self._descriptor = int(socket.getsockopt(zmq.FD))
         return socket
+
+
+def _wait_for(descriptor: int, timeout_s: float) -> None:
+    """Wait until a descriptor is readable, to the microsecond where `select` can take it."""
+    if descriptor < SELECT_DESCRIPTORS_MAX:
+        select.select([descriptor], (), (), timeout_s)
+    else:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll(timeout_s * 1_000)  # rounded up

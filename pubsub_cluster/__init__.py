@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pubsub_cluster.client import Client, Matches, Notification, Subscription
+    from pubsub_cluster.client import Client, Matches, Notification, Pending, Subscription
     from pubsub_cluster.cluster import Cluster
     from pubsub_cluster.embedded import Engine
     from pubsub_cluster.language.errors import PubSubError
@@ -23,6 +23,7 @@ __all__ = [
     "Engine",
     "Matches",
     "Notification",
+    "Pending",
     "PubSubError",
     "Schema",
     "Subscription",
@@ -37,6 +38,7 @@ _HOMES = {
     "Engine": "embedded",
     "Matches": "client",
     "Notification": "client",
+    "Pending": "client",
     "PubSubError": "language.errors",
     "Schema": "language.schema",
     "Subscription": "client",

@@ -1,0 +1,112 @@
+"""Changes of the catalogue as a client makes them: cut into requests, pipelined, sent again under one id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import orjson
+
+from pubsub_cluster.client.changes import ITEMS_PER_REQUEST, as_unsure, encode_item, parts_of, results_of
+from pubsub_cluster.client.connection import Request
+from pubsub_cluster.client.session import Session
+from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
+from pubsub_cluster.language.protocol import UPDATE_ITEM_FIELDS, Fields, Op
+
+REQUESTS_IN_FLIGHT = 4
+
+
+class CatalogueCalls:
+    """What `Client` asks of the catalogue.
+
+    Parameters
+    ----------
+    session : Session
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._id_count = 0
+
+    def limit(self, name: str) -> int:
+        """Return one of the cluster's limits."""
+        limits = self._session.hello().get("limits")
+        value = limits.get(name) if isinstance(limits, dict) else None
+        if not isinstance(value, int):
+            raise ProtocolError(f"the cluster's greeting lacks the limit `{name}`", seen=limits)
+        return value
+
+    def new_id(self, prefix: str) -> str:
+        """Return an id that nobody else makes."""
+        self._id_count += 1
+        return f"{prefix}-{self._session.client_id}-{self._id_count}"
+
+    def named(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give an item an id if it has none, so that sending it twice cannot make two subscriptions."""
+        if isinstance(item, Mapping) and item.get("id") is None:
+            return {**item, "id": self.new_id("s")}
+        return item
+
+    def change(
+        self,
+        op: Op,
+        items: list[Mapping[str, Any]],
+        fields: Fields,
+        on_progress: Callable[[int], None] | None,
+    ) -> list[dict[str, Any] | PubSubError]:
+        """Subscribe or update; return the result of each item, in order."""
+        results: list[dict[str, Any] | PubSubError | None] = [None] * len(items)
+        encoded: list[bytes] = []
+        places: list[int] = []
+        size_bytes_max = self.limit("batch_size_bytes_max")
+        for item_idx, item in enumerate(items):
+            try:
+                encoded.append(encode_item(item, fields, size_bytes_max))
+                places.append(item_idx)
+            except PubSubError as error:
+                results[item_idx] = error
+        answered = len(items) - len(places)
+        for first, stop, request in self._send_parts(op, "items", encoded):
+            part = results_of(self._session.wait(request), stop - first)
+            for item_idx, result in zip(places[first:stop], part, strict=True):
+                results[item_idx] = self._settled(result, items[item_idx], request)
+            answered += stop - first
+            if on_progress is not None:
+                on_progress(answered)
+        return [result for result in results if result is not None]
+
+    def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
+        """Unsubscribe; return an error or None for each id."""
+        encoded = [orjson.dumps(id) for id in ids]
+        results: list[PubSubError | None] = []
+        for first, stop, request in self._send_parts(Op.UNSUBSCRIBE, "ids", encoded):
+            for result in results_of(self._session.wait(request), stop - first):
+                error = result if isinstance(result, PubSubError) else None
+                unsure = isinstance(error, UnknownIdError) and request.crossed_lives
+                results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
+        return results
+
+    def _send_parts(self, op: Op, name: str, encoded: list[bytes]) -> Iterator[tuple[int, int, Request]]:
+        size_bytes_max = self.limit("batch_size_bytes_max")
+        count_max = min(ITEMS_PER_REQUEST, self.limit("subscriptions_per_request_max"))
+        parts = list(parts_of(encoded, count_max, size_bytes_max))
+        senders = (
+            partial(self._session.send, op, {name: orjson.Fragment(b"[" + b",".join(encoded[a:b]) + b"]")})
+            for a, b in parts
+        )
+        requests = self._session.ask_in_order(senders, REQUESTS_IN_FLIGHT)
+        for (first, stop), request in zip(parts, requests, strict=True):
+            yield first, stop, request
+
+    def _settled(
+        self, result: dict[str, Any] | PubSubError, item: Mapping[str, Any], request: Request
+    ) -> dict[str, Any] | PubSubError:
+        """Resolve the one ambiguity of sending again: a restart between a change and its acknowledgement."""
+        if not (request.crossed_lives and isinstance(result, DuplicateIdError)):
+            return result
+        if str(item["id"]).startswith(f"s-{self._session.client_id}-"):
+            # Nobody else makes such an id: the first send was carried out. Update tells its handle.
+            echo = {"id": item["id"], "expr": item["expr"]}
+            return self.change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS, None)[0]
+        return as_unsure(result)
