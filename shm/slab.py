@@ -80,11 +80,14 @@ class SlabReader:
         if header_json != self._header[0]:  # a publisher's batches are mostly alike
             self._header = (header_json, orjson.loads(header_json))
         header = self._header[1]
-        directory = np.frombuffer(view[:first_bytes], np.int64).reshape(buffer_count, 2)
-        starts, sizes = directory.T
-        if ((starts < 0) | (sizes < 0) | (sizes > len(content) - starts)).any():
-            raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
-        return header, [view[start : start + size] for start, size in directory.tolist()]
+        # A directory is short: numbers are quicker to look at than arrays.
+        directory = view[:first_bytes].cast("q").tolist()
+        buffers: list[memoryview] = []
+        for start, size in zip(directory[::2], directory[1::2], strict=True):
+            if start < 0 or size < 0 or size > len(view) - start:
+                raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
+            buffers.append(view[start : start + size])
+        return header, buffers
 
     def close(self) -> None:
         """Let go of the segment; buffers stay mapped."""

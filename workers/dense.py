@@ -1,12 +1,13 @@
 """Dense columns of a payload as the kernel takes them: one array of bytes, and where in it each column lies.
 
-What the header says of the columns is worked out once: a publisher's batches are mostly alike. Then a batch
-costs one copy of its bytes (a twentieth of what encoding them costs) instead of an array per buffer, each of
-which takes longer to make than a hundred values to encode.
+What the header says of the columns is worked out once: a publisher's batches are mostly alike. A batch then
+costs one copy of the columns that somebody wants, instead of an array per buffer, each of which takes longer
+to make than copying a thousand values.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,19 +41,13 @@ _SPARE = bytes(8)
 _ANY_SIZE = -1
 
 
-class PlanRows(NamedTuple):
-    """Rows for the kernel, which take their places from the buffers of a batch.
+class _Places(NamedTuple):
+    """Type of a column, and the numbers of its buffers; NO_BUFFER for those it does not have."""
 
-    Attributes
-    ----------
-    row : int64[c, COLUMN_WIDTH]
-        Without the places.
-    buffer : int64[c, 3]
-        Numbers of the buffers of validity, values and text offsets; NO_BUFFER for none.
-    """
-
-    row: I8
-    buffer: I8
+    kind: int
+    valid: int
+    values: int
+    offsets: int
 
 
 class ColumnPlan:
@@ -66,41 +61,29 @@ class ColumnPlan:
     Attributes
     ----------
     names : list of str
-    has_floats, has_gaps : bool
-        Whether a column holds float64, or may lack values.
-    all_rows : PlanRows
-        Of all columns; their attributes mean nothing.
+    places : list of _Places
     """
 
     def __init__(self, columns: Sequence[Mapping[str, Any]]) -> None:
         self.names = [column["name"] for column in columns]
-        self.has_floats = any(column["type"] == "float64" for column in columns)
-        self.has_gaps = any(column.get("valid", False) for column in columns)
-        self._places: list[tuple[int, int, int, int]] = []
+        self.places: list[_Places] = []
         self._size_of: list[tuple[int, int]] = []  # bytes per event, and bytes more, of each buffer
         for column in columns:
             kind = _KERNEL_TYPES[column["type"]]
             valid = self._add(1, 0) if column.get("valid", False) else kernels.NO_BUFFER
             offsets = self._add(8, 8) if kind == kernels.TEXTS else kernels.NO_BUFFER
             width = {kernels.BOOLEANS: 1, kernels.TEXTS: _ANY_SIZE}.get(kind, 8)
-            self._places.append((kind, valid, self._add(width, 0), offsets))
-        self.all_rows = self.rows_of(range(len(columns)), range(len(columns)))
-        self._known: tuple[int, list[int], I8] = (-1, [], np.zeros(0, np.int64))
+            self.places.append(_Places(kind, valid, self._add(width, 0), offsets))
+        self._known: tuple[int, list[int]] = (-1, [])
 
     def _add(self, per_event: int, more: int) -> int:
         self._size_of.append((per_event, more))
         return len(self._size_of) - 1
 
-    def starts_of(self, event_count: int, sizes: list[int]) -> I8:
-        """Return the first byte of each buffer, then their end, then NO_BUFFER; the same array if it can be.
-
-        Raises
-        ------
-        ProtocolError
-            The buffers are not those that the header says.
-        """
+    def check(self, event_count: int, sizes: list[int]) -> None:
+        """Raise `ProtocolError` if the buffers are not those that the header says."""
         if self._known[0] == event_count and self._known[1] == sizes:
-            return self._known[2]
+            return
         if len(sizes) != len(self._size_of):
             raise ProtocolError(
                 "the batch has another number of buffers than its header says",
@@ -112,19 +95,7 @@ class ColumnPlan:
                 raise ProtocolError(
                     "wrong size of a buffer, in bytes", seen=size, limit=per_event * event_count + more
                 )
-        starts = np.zeros(len(sizes) + 2, np.int64)
-        np.cumsum(sizes, out=starts[1:-1])
-        starts[-1] = kernels.NO_BUFFER
-        self._known = (event_count, sizes, frozen(starts))
-        return self._known[2]
-
-    def rows_of(self, picked: Sequence[int], attributes: Sequence[int]) -> PlanRows:
-        """Return the kernel's rows of some columns, by number, as these attributes."""
-        places = np.array([self._places[at] for at in picked], np.int64).reshape(-1, 4)
-        row = np.zeros((len(picked), kernels.COLUMN_WIDTH), np.int64)
-        row[:, kernels.COLUMN_TYPE] = places[:, 0]
-        row[:, kernels.COLUMN_ATTRIBUTE] = attributes
-        return PlanRows(row, places[:, 1:])
+        self._known = event_count, sizes
 
 
 class DenseColumns(NamedTuple):
@@ -133,21 +104,57 @@ class DenseColumns(NamedTuple):
     Attributes
     ----------
     plan : ColumnPlan
-    data : uint8[]
-        All buffers, one after the other, and a few bytes more.
-    starts : int64[b+2]
-        `ColumnPlan.starts_of`.
+    buffers : sequence of bytes-like
+    sizes : list of int
+        Bytes of each buffer.
     """
 
     plan: ColumnPlan
-    data: U1
-    starts: I8
+    buffers: Sequence[Buffer]
+    sizes: list[int]
 
-    def rows(self, rows: PlanRows) -> I8:
-        """Return rows of the plan with the places that they have in this batch."""
-        found = rows.row.copy()
-        found[:, kernels.COLUMN_VALID :] = self.starts[rows.buffer]
-        return frozen(found)
+
+class PickedColumns:
+    """Some columns of a plan, brought together for the kernels.
+
+    Parameters
+    ----------
+    plan : ColumnPlan
+    picked : sequence of int
+        Numbers of columns.
+    attributes : sequence of int
+        The attribute of each.
+
+    Attributes
+    ----------
+    has_gaps : bool
+        Whether one of them may lack values.
+    """
+
+    def __init__(self, plan: ColumnPlan, picked: Sequence[int], attributes: Sequence[int]) -> None:
+        places = [plan.places[at] for at in picked]
+        self.has_gaps = any(place.valid != kernels.NO_BUFFER for place in places)
+        self._buffers = sorted({buffer for place in places for buffer in place[1:]} - {kernels.NO_BUFFER})
+        number = {buffer: at for at, buffer in enumerate(self._buffers)}
+        self._rows = [
+            (place.kind, attribute, *(number.get(buffer, -1) for buffer in place[1:]))
+            for place, attribute in zip(places, attributes, strict=True)
+        ]
+        self._known: tuple[list[int], I8] = ([], frozen(np.zeros((0, kernels.COLUMN_WIDTH), np.int64)))
+
+    def gather(self, dense: DenseColumns) -> tuple[U1, I8]:
+        """Return `data` and `columns` as the kernels want them."""
+        sizes = [dense.sizes[at] for at in self._buffers]
+        if sizes != self._known[0]:
+            # The last start, the end of all, is no buffer's: it stands where numbers are -1.
+            starts = [*itertools.accumulate(sizes[:-1], initial=0), kernels.NO_BUFFER]
+            rows = [
+                (kind, attribute, starts[valid], starts[values], starts[offsets])
+                for kind, attribute, valid, values, offsets in self._rows
+            ]
+            self._known = sizes, frozen(np.array(rows, np.int64))
+        parts = [*(dense.buffers[at] for at in self._buffers), _SPARE]
+        return np.frombuffer(b"".join(parts), np.uint8), self._known[1]
 
 
 class ColumnReader:
@@ -164,7 +171,8 @@ class ColumnReader:
         self._text_size_max = limits.string_size_bytes_max
         self._header: Mapping[str, Any] | None = None
         self._columns: list[Any] = []
-        self._plan: ColumnPlan | None = None
+        self._plan: ColumnPlan | None = ColumnPlan([])
+        self._floats: PickedColumns | None = None
 
     def read(self, header: Mapping[str, Any], buffers: Sequence[Buffer]) -> DenseColumns | None:
         """Return the columns of a checked payload if they can be used as they are, None if they cannot.
@@ -176,13 +184,11 @@ class ColumnReader:
         if plan is None:
             return None
         event_count = header["event_count"]
-        sizes = [memoryview(buffer).nbytes for buffer in buffers]
-        starts = plan.starts_of(event_count, sizes)
-        data = np.frombuffer(b"".join((*buffers, _SPARE)), np.uint8)
-        dense = DenseColumns(plan, data, starts)
-        if plan.has_floats and _has_nan(data, dense.rows(plan.all_rows), event_count):
+        dense = DenseColumns(plan, buffers, [memoryview(buffer).nbytes for buffer in buffers])
+        plan.check(event_count, dense.sizes)
+        if self._floats is not None and _has_nan(*self._floats.gather(dense), event_count):
             return None
-        if max(sizes, default=0) > self._text_size_max and self._has_long_text(dense, event_count):
+        if max(dense.sizes, default=0) > self._text_size_max and self._has_long_text(dense):
             return None
         return dense
 
@@ -192,6 +198,7 @@ class ColumnReader:
             if self._columns != columns:
                 self._columns = [dict(column) for column in columns]
                 self._plan = ColumnPlan(columns) if all(map(self._is_plain, columns)) else None
+                self._floats = None if self._plan is None else _floats_of(self._plan)
             self._header = header
         return self._plan
 
@@ -201,10 +208,15 @@ class ColumnReader:
             return False
         return declared is None or column["type"] in _UNCHANGED_TYPES.get(declared.domain, frozenset())
 
-    def _has_long_text(self, dense: DenseColumns, event_count: int) -> bool:
-        for kind, _, _, _, offsets in dense.rows(dense.plan.all_rows).tolist():
-            if kind == kernels.TEXTS:
-                bounds = np.frombuffer(dense.data, np.int64, event_count + 1, offsets)
-                if int(np.diff(bounds).max(initial=0)) > self._text_size_max:
+    def _has_long_text(self, dense: DenseColumns) -> bool:
+        for place in dense.plan.places:
+            if place.kind == kernels.TEXTS and dense.sizes[place.values] > self._text_size_max:
+                offsets = np.frombuffer(dense.buffers[place.offsets], np.int64)
+                if int(np.diff(offsets).max(initial=0)) > self._text_size_max:
                     return True
         return False
+
+
+def _floats_of(plan: ColumnPlan) -> PickedColumns | None:
+    picked = [at for at, place in enumerate(plan.places) if place.kind == kernels.DOUBLES]
+    return PickedColumns(plan, picked, picked) if picked else None

@@ -17,7 +17,7 @@ from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch
 from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
-from pubsub_cluster.workers.dense import ColumnPlan, DenseColumns
+from pubsub_cluster.workers.dense import ColumnPlan, DenseColumns, PickedColumns
 from pubsub_cluster.workers.flat_batch import FlatBatch
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import columns, encode
@@ -26,6 +26,7 @@ from pubsub_cluster.workers.lookups import build_lookup, choices_of
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
 
+_NONE = frozen(np.zeros(0, np.int32))
 _encode_entries = Settled(encode.encode_entries)
 _encode_columns = Settled(columns.encode_columns)
 
@@ -78,6 +79,7 @@ class Encoder:
         self._text_bits = text_bits
         self.lookup = build_lookup(spaces, test)
         self._numbers = _NameNumbers(self._names)
+        self._no_bits: I8 = frozen(np.zeros(1, np.int64))
         self._dense_rows = _DenseRows(ColumnPlan([]), self._attribute_of)
 
     def lookups(self) -> list[tuple[str, str, int, str, int]]:
@@ -110,33 +112,34 @@ class Encoder:
     def _encode_dense(self, batch: EventBatch, dense: DenseColumns) -> EncodedBatch:
         if self._dense_rows.plan is not dense.plan:
             self._dense_rows = _DenseRows(dense.plan, self._attribute_of)
-        rows, has_gaps = self._dense_rows.of(dense), dense.plan.has_gaps
+        has_gaps = self._dense_rows.picked.has_gaps
+        data, rows = self._dense_rows.picked.gather(dense)
         entry_count = len(rows) * batch.event_count
+        out = (np.empty(entry_count if has_gaps else 0, np.int32), np.empty(entry_count, np.int32))
+        entry_start = np.zeros(batch.event_count + 1 if has_gaps else 0, np.int64)
+        _encode_columns(data, rows, batch.event_count, has_gaps, self.lookup, entry_start, out)
         if has_gaps:
-            entry_start, attribute = (
-                np.zeros(batch.event_count + 1, np.int64),
-                np.empty(entry_count, np.int32),
-            )
-        else:
-            entry_start, attribute = self._dense_rows.full_entries(batch.event_count)
-        out = (attribute, np.empty(entry_count, np.int32))
-        _encode_columns(dense.data, rows, batch.event_count, has_gaps, self.lookup, entry_start, out)
-        return self._with_bits(batch, entry_start, out)
+            return self._with_bits(batch, entry_start, out)
+        start, attribute = self._dense_rows.full_entries(batch.event_count)
+        return EncodedBatch(batch.event_count, start, attribute, frozen(out[1]), *self._bits_of(batch))
 
     def _with_bits(self, batch: EventBatch, entry_start: I8, out: tuple[I4, I4]) -> EncodedBatch:
-        if self._text_bits.bit_count:
-            bit_start, bit = self._text_bits.evaluate_batch(batch)
-        else:
-            bit_start, bit = np.zeros(batch.event_count + 1, np.int64), np.zeros(0, np.int32)
         entry_count = int(entry_start[-1])
         return EncodedBatch(
             batch.event_count,
             frozen(entry_start),
             frozen(out[0][:entry_count]),
             frozen(out[1][:entry_count]),
-            frozen(bit_start),
-            frozen(bit),
+            *self._bits_of(batch),
         )
+
+    def _bits_of(self, batch: EventBatch) -> tuple[I8, I4]:
+        if self._text_bits.bit_count:
+            bit_start, bit = self._text_bits.evaluate_batch(batch)
+            return frozen(bit_start), frozen(bit)
+        if len(self._no_bits) != batch.event_count + 1:
+            self._no_bits = frozen(np.zeros(batch.event_count + 1, np.int64))
+        return self._no_bits, _NONE
 
     def encode(self, raw: RawBatch) -> EncodedBatch:
         """Encode all events of a decoded batch; refused ones come out empty."""
@@ -212,22 +215,15 @@ class _DenseRows:
         self.plan = plan
         known = sorted((attribute_of[name], at) for at, name in enumerate(plan.names) if name in attribute_of)
         self._attributes = np.array([attribute for attribute, _ in known], np.int32)
-        self._rows = plan.rows_of([at for _, at in known], self._attributes.tolist())
-        self._known: tuple[I8 | None, I8] = (None, np.zeros(0, np.int64))
-        self._full = (np.zeros(1, np.int64), np.zeros(0, np.int32))
-
-    def of(self, dense: DenseColumns) -> I8:
-        """Return the kernel's rows for a batch."""
-        if self._known[0] is not dense.starts:
-            self._known = (dense.starts, dense.rows(self._rows))
-        return self._known[1]
+        self.picked = PickedColumns(plan, [at for _, at in known], self._attributes.tolist())
+        self._full: tuple[I8, I4] = (np.zeros(0, np.int64), np.zeros(0, np.int32))
 
     def full_entries(self, event_count: int) -> tuple[I8, I4]:
-        """Return the starts and the attributes of the entries of events that have all columns; shared."""
-        if len(self._full[0]) <= event_count:
+        """Return the starts and the attributes of the entries of events that have all columns; kept."""
+        if len(self._full[0]) != event_count + 1:
             starts = np.arange(event_count + 1, dtype=np.int64) * len(self._attributes)
-            self._full = (starts, np.tile(self._attributes, event_count))
-        return self._full[0][: event_count + 1], self._full[1][: event_count * len(self._attributes)]
+            self._full = (frozen(starts), frozen(np.tile(self._attributes, event_count)))
+        return self._full
 
 
 class _NameNumbers:

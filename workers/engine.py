@@ -58,6 +58,7 @@ OPTIONS_PER_ENTRY = 3
 """A value has one digit by label and two by cell."""
 
 
+_NONE = frozen(np.zeros(0, np.int32))
 _match_events = Settled(match_kernels.match_events)
 _merge_pairs = Settled(delta_kernels.merge_pairs)
 
@@ -203,6 +204,8 @@ class _Base:
 
     def _make_room(self, encoded: EncodedBatch) -> None:
         """Make sure that the options of the widest event fit."""
+        if len(encoded.entry_label) <= self._entries_max:
+            return
         entries_max = int(np.diff(encoded.entry_start).max(initial=0))
         if entries_max > self._entries_max:
             self._entries_max = 2 * entries_max
@@ -322,10 +325,9 @@ class MatchEngine:
         if len(base.layout.row_catalogue):
             found = base.match(base.encode(batch), limit)
         else:
-            found = frozen(np.zeros(batch.event_count + 1, np.int64)), frozen(np.zeros(0, np.int32))
+            found = frozen(np.zeros(batch.event_count + 1, np.int64)), _NONE
         started_ns = time.perf_counter_ns()
-        none = frozen(np.zeros(0, np.int32))
-        pairs = (none, none)
+        pairs = (_NONE, _NONE)
         if counts.rows > base_rows:
             pairs = delta.match(batch, counts.rows, shard_idx, shard_count, version)
         delta_us = (time.perf_counter_ns() - started_ns) // 1_000
@@ -362,8 +364,7 @@ class MatchEngine:
         base.observe(encoded, 1)
         found = base.match(encoded, 1)
         DeltaIndex(self._catalogue, 0, self._limits).warm_up(batch)
-        none = frozen(np.zeros(0, np.int32))
-        self._merge(found, layout.row_catalogue, (none, none), raw.event_count, 0)
+        self._merge(found, layout.row_catalogue, (_NONE, _NONE), raw.event_count, 0)
 
     def _attach(self, generation: int, layout: LayoutView, base_rows: int, partition_mine: U1 | None) -> None:
         mine = np.ones(len(layout.partition_cost), np.uint8) if partition_mine is None else partition_mine

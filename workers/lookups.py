@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.shm.code_space import FIRST_NUMBER_LABEL, I4, I8, TEST_WIDTH, CodeSpaces
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import lookup as kernels
@@ -150,8 +151,11 @@ def _number_methods(spaces: CodeSpaces, is_ordered: npt.NDArray[np.bool_]) -> tu
         smallest, largest = int(spaces.number_whole[start]), int(spaces.number_whole[stop - 1])
         spread = largest - smallest + 1
         is_whole = fractions[stop] == fractions[start]
-        if is_whole and spread <= min(max(DIRECT_SIZE_MIN, DIRECT_SPREAD * (stop - start)), DIRECT_SIZE_MAX):
-            method[attribute], low[attribute], size[attribute] = kernels.DIRECT, smallest, spread
+        can_pad = smallest > INT64_MIN and largest < INT64_MAX
+        widest = min(max(DIRECT_SIZE_MIN, DIRECT_SPREAD * (stop - start)), DIRECT_SIZE_MAX)
+        if is_whole and can_pad and spread <= widest:
+            # One place before the smallest constant and one after the largest stand for all beyond.
+            method[attribute], low[attribute], size[attribute] = kernels.DIRECT, smallest - 1, spread + 2
         elif not is_ordered[attribute] and stop - start >= HASH_COUNT_MIN:
             method[attribute] = kernels.HASH
             size[attribute] = int(_slot_count(np.array([stop - start]))[0])

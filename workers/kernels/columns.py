@@ -39,9 +39,7 @@ def direct_labels(data: Any, start: Any, attribute: Any, numbers: Any, to: Any, 
     at = start
     for place in range(first, stop, step):
         value = integer_of(load_word(data, at))
-        # The table starts and ends with a constant: beyond it is the label below, or above.
-        found = np.int64(direct[Index(table + (min(max(value, low), high) - low))])
-        label[Index(place)] = found + ((1 if value > high else 0) - (1 if value < low else 0))
+        label[Index(place)] = direct[Index(table + (min(max(value, low), high) - low))]
         at += _BYTES
 
 

@@ -43,7 +43,7 @@ class NumberLookup(NamedTuple):
     number_first: Any  # int64[A+1], the constants of an attribute
     number_whole: Any  # int64[]
     number_part: Any  # float64[]
-    number_low: Any  # int64[A], DIRECT: the smallest constant
+    number_low: Any  # int64[A], DIRECT: the integer of the first place, one below the smallest constant
     number_table: Any  # int64[A+1], the part of `direct_label` or `number_slot`
     direct_label: Any  # int32[]
     number_slot: Any  # int32[]
@@ -101,20 +101,22 @@ def _number_hash(whole: Any, part: Any, seed: Any) -> Any:
 
 
 @leaf
+def direct_label(numbers: Any, attribute: Any, whole: Any) -> Any:
+    """Return the label of an integer of a DIRECT attribute."""
+    low = numbers.number_low[attribute]
+    table = numbers.number_table[attribute]
+    high = low + (numbers.number_table[attribute + 1] - table - 1)
+    return np.int64(numbers.direct_label[Index(table + (min(max(whole, low), high) - low))])
+
+
+@leaf
 def number_label(numbers: Any, attribute: Any, whole: Any, part: Any) -> Any:
     """Return the label of a number key."""
     first = numbers.number_first[attribute]
     stop = numbers.number_first[attribute + 1]
     method = numbers.number_method[attribute]
     if method == DIRECT:
-        low = numbers.number_low[attribute]
-        table = numbers.number_table[attribute]
-        size = numbers.number_table[attribute + 1] - table
-        if whole < low:
-            return np.int64(FIRST_NUMBER_LABEL)
-        if whole > low + (size - 1):
-            return np.int64(FIRST_NUMBER_LABEL + 2 * (stop - first))
-        label = np.int64(numbers.direct_label[table + (whole - low)])
+        label = direct_label(numbers, attribute, whole)
         if part != 0.0 and (label - FIRST_NUMBER_LABEL) & 1:
             label += 1 if part > 0.0 else -1
         return label

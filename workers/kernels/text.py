@@ -120,10 +120,9 @@ def word_of(data: Any, start: Any, stop: Any) -> Any:
     """Return the word of ``data[start:stop]``."""
     size = stop - start
     if start + WORD_BYTES <= data.shape[0]:
-        word = load_word(data, start)
-        if size < WORD_BYTES:
-            word &= (np.uint64(1) << (_BYTE * np.uint64(size))) - np.uint64(1)
-        return word
+        # Shifted in two steps, as by 64 bits is not defined: sizes differ, a branch would often go wrong.
+        half = np.uint64(4) * np.uint64(min(size, WORD_BYTES))
+        return load_word(data, start) & (((np.uint64(1) << half) << half) - np.uint64(1))
     word = np.uint64(0)
     for step in range(min(size, WORD_BYTES)):
         word |= np.uint64(data[start + step]) << (np.uint64(step) * _BYTE)
