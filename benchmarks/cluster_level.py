@@ -8,6 +8,7 @@ the moment at which they should have been sent.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -41,11 +42,13 @@ RETUNE_INTERVAL_S = 3_600.0
 def expressions(rules: Rules, first: int, stop: int) -> Iterator[dict[str, Any]]:
     """Yield subscriptions [first, stop) as a client makes them; conjunctions only."""
     assert rules.clauses_each == 1
-    atoms = [atom(rules, predicate) for predicate in range(len(rules.attribute))]
-    literal, start = rules.literal.tolist(), rules.start.tolist()
-    for row in range(first, stop):
-        parts = [atoms[number] for number in literal[start[row] : start[row + 1]]]
-        yield {"id": str(row + 1), "expr": {"and": parts}}
+    start = rules.start[first : stop + 1].tolist()
+    mine = rules.literal[start[0] : start[-1]]
+    atoms = {number: atom(rules, number) for number in np.unique(mine).tolist()}
+    literal = mine.tolist()
+    for row, (begin, end) in enumerate(itertools.pairwise(start), first + 1):
+        parts = [atoms[number] for number in literal[begin - start[0] : end - start[0]]]
+        yield {"id": str(row), "expr": {"and": parts}}
 
 
 def atom(rules: Rules, predicate: int) -> dict[str, Any]:
@@ -132,10 +135,10 @@ def run_cluster(
             if first % (10 * LOAD_STEP) == 0:
                 note(f"cluster: {stop:,} subscriptions loaded")
         load_s = time.perf_counter() - begin
-        build_s = _settle(client, batches)
+        build_s = settle(client, batches)
         note(f"cluster: generation built in {build_s:.1f} s, timing")
         name = f"cluster, {shards} x {replicas}"
-        _rest(client)
+        rest(client)
         runs: dict[str, Run] = {"kernel": kernel, name: ClusterRun(client, batches * PASS_REPEATS)}
         expected = {"kernel": counts, name: np.tile(counts, PASS_REPEATS)}
         timings = interleaved(runs, expected, passes)
@@ -145,7 +148,7 @@ def run_cluster(
         single_counts = {"singles": counts[: single_events.size]}
         singles = interleaved({"singles": SinglesRun(client, single_events)}, single_counts, passes)
         latency_us = latencies(client, batches[0], counts, SINGLE_RATE, SINGLE_SECONDS)
-        _rest(client)
+        rest(client)
         used = memory_bytes(cluster) - empty_bytes
         return {
             "shards": shards,
@@ -166,11 +169,16 @@ def run_cluster(
         }
 
 
-def _settle(client: Any, batches: list[Events]) -> float:
+def settle(client: Any, batches: list[Events]) -> float:
     """Show the tuner some events, have everything built into a generation, and wait for it."""
     for turn in range(SAMPLE_TURNS):
         client.publish(batches[turn % len(batches)].columns(), answer="counts")
         time.sleep(SAMPLE_WAIT_S)
+    return await_generation(client)
+
+
+def await_generation(client: Any) -> float:
+    """Ask for a generation and wait until it holds everything; return the seconds."""
     begin = time.perf_counter()
     generation = client.status()["generation"]
     client.tune_now()
@@ -182,7 +190,7 @@ def _settle(client: Any, batches: list[Events]) -> float:
     raise TimeoutError(f"no generation holds all subscriptions after {READY_WAIT_S_MAX} s")
 
 
-def _rest(client: Any) -> None:
+def rest(client: Any) -> None:
     """Wait until no generation is being built: a build's peak is a figure of its own."""
     begin = time.perf_counter()
     while client.status()["tuner"]["building"] is not None and time.perf_counter() - begin < READY_WAIT_S_MAX:

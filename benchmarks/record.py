@@ -99,7 +99,9 @@ def facts() -> dict[str, str]:
     }
 
 
-def write(name: str, figures: Iterable[Figure], keep_others: bool = False) -> Path:
+def write(
+    name: str, figures: Iterable[Figure], keep_others: bool = False, only_figures: bool = False
+) -> Path:
     """Write the CSV of one benchmark; return its path.
 
     Parameters
@@ -108,6 +110,8 @@ def write(name: str, figures: Iterable[Figure], keep_others: bool = False) -> Pa
     figures : iterable of Figure
     keep_others : bool
         Keep the earlier lines of other workloads and sizes; else the last run's lines are all replaced.
+    only_figures : bool
+        Keep also the other figures of the same workloads and sizes.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     now = facts()
@@ -122,8 +126,9 @@ def write(name: str, figures: Iterable[Figure], keep_others: bool = False) -> Pa
         for figure in figures
     ]
     if keep_others:
-        replaced = {(line["workload"], line["subscriptions"]) for line in lines}
-        lines += [line for line in read(name) if (line["workload"], line["subscriptions"]) not in replaced]
+        key = ("workload", "subscriptions", "figure")[: 3 if only_figures else 2]
+        replaced = {tuple(line[part] for part in key) for line in lines}
+        lines = [line for line in read(name) if tuple(line[part] for part in key) not in replaced] + lines
         lines.sort(key=lambda line: (line["workload"], int(line["subscriptions"] or 0)))
     path = RESULTS / f"{name}.csv"
     with path.open("w", newline="") as file:

@@ -32,6 +32,7 @@ WORDS = {
     "kernel_us_per_task": "time per task in the layout",
     "delta_us_per_task": "time per task outside it",
     "sampled_events": "events looked at",
+    "constants": "nanoseconds per step, measured here",
     "partitions_per_shard": "parts of the layout by shard",
     "reason": "built because",
     "seconds": "built within",

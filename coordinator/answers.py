@@ -7,9 +7,10 @@ count and by bytes; the oldest replies leave first.
 from __future__ import annotations
 
 import enum
+import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import orjson
@@ -22,6 +23,7 @@ REPLIES_MAX = 4_096
 REPLIES_SIZE_BYTES_MAX = 16 << 20
 REPLY_KEPT_SIZE_BYTES_MAX = REPLIES_SIZE_BYTES_MAX // 4
 HEADER_SIZE_BYTES_GUESS = 512
+PACKED_FROM_SIZE_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,15 @@ class Reply:
     error : PubSubError or None
     encoded : mapping of str to bytes, optional
         Further header fields, long ones: as JSON they take a fraction of the memory of dictionaries.
+    is_packed : bool
+        `encoded` is compressed.
     """
 
     fields: Mapping[str, Any]
     buffers: Sequence[Buffer] = ()
     error: PubSubError | None = None
     encoded: Mapping[str, bytes] | None = None
+    is_packed: bool = False
 
     def frames(self, request: str) -> list[Buffer]:
         """Return the frames that answer `request`."""
@@ -49,8 +54,16 @@ class Reply:
             return error_frames(request, self.error)
         if self.encoded is None:
             return reply_frames(request, self.fields, self.buffers)
-        encoded = {name: orjson.Fragment(value) for name, value in self.encoded.items()}
+        unpack = zlib.decompress if self.is_packed else bytes
+        encoded = {name: orjson.Fragment(unpack(value)) for name, value in self.encoded.items()}
         return reply_frames(request, {**self.fields, **encoded}, self.buffers)
+
+    def packed(self) -> Reply:
+        """Return the same reply, smaller where it is long: the items' answers are alike."""
+        if self.encoded is None or sum(map(len, self.encoded.values())) < PACKED_FROM_SIZE_BYTES:
+            return self
+        encoded = {name: zlib.compress(value, 1) for name, value in self.encoded.items()}
+        return replace(self, encoded=encoded, is_packed=True)
 
     def error_body(self) -> dict[str, Any]:
         """Return the error as a dictionary; empty for a good reply."""
@@ -120,6 +133,8 @@ class ReplyWindow:
     def finish(self, key: Key, reply: Reply, keep: bool = True) -> tuple[bytes, str]:
         """Store the reply (unless it says "try again"); return the connection and request that wait."""
         asker = self._waiting.pop(key)
+        if keep:
+            reply = reply.packed()
         size_bytes = reply.size_bytes
         if keep and size_bytes <= REPLY_KEPT_SIZE_BYTES_MAX:
             self._replies[key] = reply

@@ -45,6 +45,7 @@ from pubsub_cluster.shm.id_index import IdIndex
 
 DEFAULT_OWNER = "default"
 REPLAY_GROUP = 10_000
+GONE = 0  # no change has this version
 _SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
 _UPDATE_KEYS = frozenset({"id", "expr", "valid_from", "valid_until"})
 
@@ -255,17 +256,18 @@ class Registry:
         StartError
             A subscription cannot be taken over under this schema or these limits; it is named.
         """
-        last: dict[str, int] = {}
+        last: dict[str, int] = {}  # only of ids that changed again: most never do
         for change in changes():
             self._next_handle = max(self._next_handle, change.handle + 1)
             self._next_version = change.version + 1
             if change.operation == UNSUBSCRIBE:
-                last.pop(change.subscription_id, None)
-            else:
+                last[change.subscription_id] = GONE
+            elif change.operation == UPDATE or change.subscription_id in last:
                 last[change.subscription_id] = change.version
         waiting = 0
         for change in changes():
-            if change.operation == UNSUBSCRIBE or last.get(change.subscription_id) != change.version:
+            version = change.version
+            if change.operation == UNSUBSCRIBE or last.get(change.subscription_id, version) != version:
                 continue
             try:
                 form = self._normalised(msgspec.json.decode(change.expression or b""))

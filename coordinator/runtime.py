@@ -286,6 +286,8 @@ class Coordinator:
                 self.backend.send_tuner(self.resources.tuner_setup(self.config.schema))
             case tuner_wire.TunerReady():
                 self.tuner.ready = True
+            case tuner_wire.Measured(constants):
+                self.tuner.constants = constants
             case tuner_wire.SampleTaken():
                 chunk_idx = self.tuner.taken_back(message)
                 if chunk_idx is not None:

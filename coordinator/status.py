@@ -111,6 +111,7 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
         "kernel_us_per_task": round(policy.base_us, 1),
         "delta_us_per_task": round(policy.delta_us, 1),
         "sampled_events": policy.sample_count,
+        "constants": coordinator.tuner.constants,
         "partitions_per_shard": {str(shard): count for shard, count in sorted(shard_cost.items())},
         "layout": coordinator.layouts.priced(coordinator.tuner.summary),
         "history": coordinator.tuner.history,

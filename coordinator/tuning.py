@@ -56,6 +56,7 @@ class TunerDesk:
     heard_at_s: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, float] = field(default_factory=dict)
 
     def wants_sample(self, now_s: float) -> bool:
         """Lend it the batch that was just answered?"""

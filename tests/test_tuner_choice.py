@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from matching_cases import Case, raw_batch
 from pubsub_cluster.shm.layout import LayoutArrays
 from pubsub_cluster.tuner import constants as constants_module
 from pubsub_cluster.tuner.builder import build_layout
-from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, measured_constants
+from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.statistics import EventSample
 
@@ -79,12 +79,33 @@ def test_labels_of_sampled_events_are_kept() -> None:
 
 
 def test_measurement_that_fails_leaves_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    def result(stdout: bytes) -> Any:
-        return lambda *_args, **_options: subprocess.CompletedProcess([], 0, stdout, b"")
+    def says(text: str) -> Measurement:
+        monkeypatch.setattr(constants_module.sys, "executable", "/bin/echo")
+        monkeypatch.setattr(constants_module, "MEASURE_MODULE", text)
+        return Measurement()
 
-    monkeypatch.setattr(constants_module.subprocess, "run", result(b"{}nonsense"))
-    assert measured_constants() == DEFAULT_CONSTANTS
-    known = DEFAULT_CONSTANTS._replace(entry_ns=7.0)
-    monkeypatch.setattr(constants_module.subprocess, "run", result(json.dumps(known._asdict()).encode()))
-    assert measured_constants() == known
+    assert says("{}nonsense").result() == DEFAULT_CONSTANTS
+    monkeypatch.setattr(constants_module.sys, "executable", "/nowhere/python")
+    assert Measurement().is_done
+    assert Measurement().result() == DEFAULT_CONSTANTS
     assert np.all(np.array(CostConstants()) > 0.0)
+
+
+def test_measurement_is_taken_from_its_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known = DEFAULT_CONSTANTS._replace(entry_ns=7.0)
+    script = tmp_path / "measure"
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(known._asdict())}'\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(constants_module.sys, "executable", str(script))
+    assert Measurement().result() == known
+
+
+def test_measurement_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "measure"
+    script.write_text("#!/bin/sh\nexec sleep 600\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(constants_module.sys, "executable", str(script))
+    made = Measurement()
+    assert not made.is_done
+    assert made.result(timeout_s=0.05) == DEFAULT_CONSTANTS
+    assert made.is_done

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from typing import NamedTuple
@@ -60,12 +61,31 @@ MEASURE_TIMEOUT_S = 60.0
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
-def measured_constants(timeout_s: float = MEASURE_TIMEOUT_S) -> CostConstants:
-    """Measure the constants in a process of its own; the defaults where that fails."""
-    command = [sys.executable, "-m", MEASURE_MODULE]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=True)
-        return CostConstants(**json.loads(done.stdout))
-    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
-        log.warning("constants of the cost model not measured, the defaults are taken: %s", error)
-        return DEFAULT_CONSTANTS
+class Measurement:
+    """A measurement of the constants in a process of its own, which ends with this one."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", MEASURE_MODULE, "--parent", str(os.getpid())]
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except OSError as error:
+            log.warning("the constants of the cost model cannot be measured: %s", error)
+
+    @property
+    def is_done(self) -> bool:
+        """The process has ended; `result` does not wait."""
+        return self._process is None or self._process.poll() is not None
+
+    def result(self, timeout_s: float = MEASURE_TIMEOUT_S) -> CostConstants:
+        """Wait for the constants; the defaults where they could not be measured."""
+        if self._process is None:
+            return DEFAULT_CONSTANTS
+        try:
+            said, _ = self._process.communicate(timeout=timeout_s)
+            return CostConstants(**json.loads(said))
+        except (subprocess.TimeoutExpired, ValueError, TypeError) as error:
+            self._process.kill()
+            self._process.communicate()
+            log.warning("constants of the cost model not measured, the defaults are taken: %s", error)
+            return DEFAULT_CONSTANTS

@@ -32,6 +32,12 @@ class TunerReady(msgspec.Struct, tag="tuner_ready", frozen=True):
     """Tuner: mapped and waiting."""
 
 
+class Measured(msgspec.Struct, tag="measured", frozen=True):
+    """Tuner: the constants of the cost model on this machine, nanoseconds."""
+
+    constants: dict[str, float]
+
+
 class Sample(msgspec.Struct, tag="sample", frozen=True):
     """Coordinator: the batch in this chunk is yours to sample until you answer `SampleTaken`."""
 
@@ -81,7 +87,7 @@ class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
 
 
 ToTuner: TypeAlias = TunerSetup | Sample | Fold | TunerShutdown
-FromTuner: TypeAlias = TunerHello | TunerReady | SampleTaken | Built | BuildFailed | TunerHeartbeat
+FromTuner: TypeAlias = TunerHello | TunerReady | Measured | SampleTaken | Built | BuildFailed | TunerHeartbeat
 
 encode = msgspec.msgpack.encode
 decode_to_tuner = msgspec.msgpack.Decoder(ToTuner).decode

@@ -26,13 +26,14 @@ from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
-from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, measured_constants
+from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.statistics import EventSample
 
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
-MEASURED_FROM_CLAUSES = 50_000
+MEASURE_AFTER_S = 3.0  # leaves the machine to the workers while they start
+MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
@@ -51,12 +52,17 @@ class TunerLoop:
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IDENTITY, f"t.{os.getpid()}".encode())
         self._socket.connect(endpoint)
+        self._measure_at_s = time.monotonic() + MEASURE_AFTER_S
+        self._measurement: Measurement | None = None
+        self._constants: CostConstants | None = None
 
     def run(self) -> int:
         """Serve until told to stop."""
         self._say(wire.TunerHello(os.getpid()))
         while True:
-            if not self._socket.poll(int(HEARTBEAT_S * 1_000)):
+            is_idle = not self._socket.poll(int(HEARTBEAT_S * 1_000))
+            self._measure()
+            if is_idle:
                 self._say(wire.TunerHeartbeat())
                 continue
             message = wire.decode_to_tuner(self._socket.recv())
@@ -80,7 +86,6 @@ class TunerLoop:
         self._slab = SlabReader.attach(setup.slab_segment)
         self._owner = Owner(setup.cluster_id, setup.owner_pid, setup.owner_start_ticks)
         self._events = EventSample()
-        self._constants: CostConstants | None = None
         self._say(wire.TunerReady())
 
     def _sample(self, chunk_idx: int) -> None:
@@ -133,10 +138,25 @@ class TunerLoop:
         segment.close()
         self._say(wire.Built(request.generation, name, request.counts, request.version, cost, summary))
 
+    def _measure(self) -> None:
+        """Measure the machine's constants once, beside everything else, and tell them."""
+        if self._constants is not None or time.monotonic() < self._measure_at_s:
+            return
+        if self._measurement is None:
+            self._measurement = Measurement()
+        elif self._measurement.is_done:
+            self._finish_measurement(self._measurement)
+
+    def _finish_measurement(self, measurement: Measurement) -> CostConstants:
+        self._constants = measurement.result()
+        self._say(wire.Measured(self._constants._asdict()))
+        return self._constants
+
     def _measured(self, clause_count: int) -> CostConstants | None:
-        """Return the machine's constants, measured before the first build that is large enough to profit."""
+        """Return the machine's constants; only a build that is large enough to profit waits for them."""
         if self._constants is None and clause_count >= MEASURED_FROM_CLAUSES:
-            self._constants = measured_constants()
+            self._measurement = self._measurement or Measurement()
+            return self._finish_measurement(self._measurement)
         return self._constants
 
     def _say(self, message: wire.FromTuner) -> None:

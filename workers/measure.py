@@ -1,14 +1,16 @@
 """Measurement of the cost model's constants on this machine; prints them as JSON.
 
-Started by module name, ``python -m pubsub_cluster.workers.measure``, by the tuner before its first large
-build: the tuner itself runs no kernels. Benchmarks call `measure_steps`. Every step is timed as the shortest
+Started by module name, ``python -m pubsub_cluster.workers.measure``, by the tuner soon after a start: the
+tuner itself runs no kernels. Benchmarks call `measure_steps`. Every step is timed as the shortest
 of some repetitions, so that a busy machine disturbs it little; all together take a fraction of a second once
 the kernels are compiled.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm.code_space import U1
+from pubsub_cluster.shm.lifeline import tie_to_parent
 from pubsub_cluster.workers.kernels import constants as kernels
 
+NICENESS = 10  # what starts beside it comes first
 REPETITIONS = 5
 EVENTS, WAYS, TABLES = 2_000, 64, 32
 AREA_PLACES = 1 << 23
@@ -140,8 +144,14 @@ def _flags(random: np.random.Generator) -> U1:
     return np.asarray(random.integers(0, PASSES_ONE_IN, LITERALS) == 0, np.uint8)
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """Print the constants as one JSON object."""
+    parser = argparse.ArgumentParser(prog="pubsub_cluster.workers.measure")
+    parser.add_argument("--parent", type=int, default=None)
+    options = parser.parse_args(argv)
+    if options.parent is not None:
+        tie_to_parent(options.parent)
+        os.nice(NICENESS)
     sys.stdout.write(json.dumps(measure_steps()) + "\n")
     return 0
 
