@@ -40,6 +40,7 @@ from pubsub_cluster.language.protocol import (
     parse_message,
     request_frames,
 )
+from pubsub_cluster.language.together import REPLIES, taken_apart
 
 SILENCE_S = 2.0
 SILENCE_S_MAX = 30.0
@@ -190,6 +191,11 @@ class Connection:
         """
         message = parse_message(frames)
         self.heard_at_s = now_s
+        if message.op == REPLIES:
+            return _joined([self._receive_one(answer, now_s) for answer in taken_apart(message)])
+        return self._receive_one(message, now_s)
+
+    def _receive_one(self, message: Message, now_s: float) -> Instructions:
         if message.op == NOTIFY:
             return Instructions(notifications=[message.header])
         if message.op not in (REPLY, ERROR):
@@ -353,12 +359,20 @@ class Connection:
 
 def hello_frames(client_id: str, request_id: str) -> list[Buffer]:
     """Return the frames of a greeting."""
-    return request_frames(Op.HELLO, request_id, {"client": client_id, "version": PROTOCOL_VERSION})
+    return request_frames(
+        Op.HELLO, request_id, {"client": client_id, "version": PROTOCOL_VERSION, "replies": True}
+    )
 
 
 def life_of(hello: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return what identifies one run of one cluster's coordinator."""
     return hello.get("cluster_id"), hello.get("life")
+
+
+def _joined(instructions: Sequence[Instructions]) -> Instructions:
+    """Return what several answers ask for; mostly nothing."""
+    found = [one for one in instructions if one is not NOTHING]
+    return Instructions(send=[frames for one in found for frames in one.send]) if found else NOTHING
 
 
 def _error_of(message: Message) -> PubSubError:

@@ -147,7 +147,7 @@ def _count(header: Mapping[str, Any], name: str) -> int:
 def _array(buffers: list[Buffer], buffer_idx: int, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     if buffer_idx >= len(buffers):
         raise ProtocolError("the reply lacks a buffer", seen=len(buffers), limit=buffer_idx + 1)
-    size_bytes = memoryview(buffers[buffer_idx]).nbytes
+    size_bytes = len(buffers[buffer_idx])  # of bytes
     if size_bytes != count * dtype.itemsize:
         raise ProtocolError(
             f"the reply's buffer {buffer_idx} has another size than its header says",
@@ -159,7 +159,8 @@ def _array(buffers: list[Buffer], buffer_idx: int, dtype: np.dtype[Any], count: 
 
 def _offsets(buffers: list[Buffer], buffer_idx: int, count: int, end: int) -> NDArray[np.int64]:
     offsets = _array(buffers, buffer_idx, _OFFSET, count + 1)
-    if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
+    ascending = count < 2 or not (offsets[1:] < offsets[:-1]).any()
+    if offsets[0] != 0 or offsets[-1] != end or not ascending:
         raise ProtocolError(f"the reply's offsets in buffer {buffer_idx} do not run from 0 to {end}")
     return offsets
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pubsub_cluster.language.errors import CallerError, EventError, LimitError
@@ -96,6 +97,14 @@ def publication_of(
     return Publication(header, buffers, answer, with_ids, dict(payload.refused))
 
 
+@functools.cache
+def _from_dicts() -> Callable[[Sequence[Mapping[str, Any]]], Payload]:
+    # An import statement costs more than encoding a small event, even where there is nothing left to import.
+    from pubsub_cluster.language.batch import payload_from_dicts
+
+    return payload_from_dicts
+
+
 def payload_of(batch: Any) -> Payload:
     """Return a batch in any of its forms as a payload.
 
@@ -104,12 +113,12 @@ def payload_of(batch: Any) -> Payload:
     EventError
         It is no batch at all.
     """
+    if type(batch) is list:  # the common case: no look at abstract classes
+        return _from_dicts()(batch)
     # Imported here: a client that only subscribes needs none of it.
     from pubsub_cluster.language import batch as batches
     from pubsub_cluster.language.payload_arrow import is_arrow
 
-    if type(batch) is list:  # the common case: no look at abstract classes
-        return batches.payload_from_dicts(batch)
     if isinstance(batch, batches.Payload):
         return batch
     if isinstance(batch, str):

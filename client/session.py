@@ -52,6 +52,7 @@ class Session:
         self._listeners: dict[str, Listener] = {}
         self._on_silence: dict[str, Callable[[], None]] = {}
         self._told_count = 0
+        self._checked_hello: dict[str, Any] | None = None
         self.closed = False
 
     def close(self) -> None:
@@ -84,7 +85,9 @@ class Session:
                 raise self.connection.hello_error
         if self.connection.hello is None:
             raise self.connection.no_reply("no cluster answered at the endpoint")
-        _check_version(self.connection.hello)
+        if self.connection.hello is not self._checked_hello:
+            _check_version(self.connection.hello)
+            self._checked_hello = self.connection.hello
         return self.connection.hello
 
     def send(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Request:

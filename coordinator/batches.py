@@ -9,6 +9,7 @@ publisher's reply and the owners' notifications. A batch here is one publication
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ from pubsub_cluster.shm.slab import BatchSlab
 
 ANSWERS: dict[Any, Answer] = {answer.value: answer for answer in Answer}
 GOOD_FORMS_MAX = 256
+_ONE_EVENT = struct.Struct("<2q")  # offsets
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
@@ -273,6 +275,7 @@ class BatchDesk:
             return [(batch.group[0], self._reply(batch, batch.group[0], merged, batch.refused))]
         found: Answered = []
         first = 0
+        ends, handles = merged.offsets.tolist(), merged.handles.tobytes()
         for publication in batch.group:
             stop = first + publication.event_count
             refused = {
@@ -280,6 +283,12 @@ class BatchDesk:
                 for event in batch.refused
                 if first <= event < stop
             }
+            if publication.plain and not self._listeners.count:  # no arrays for the few bytes of one event
+                count = ends[stop] - ends[first]
+                buffers: list[Buffer] = [_ONE_EVENT.pack(0, count), handles[8 * ends[first] : 8 * ends[stop]]]
+                found.append((publication, Reply(_fields(batch, publication, count, refused), buffers)))
+                first = stop
+                continue
             found.append(
                 (publication, self._reply(batch, publication, part_of(merged, first, stop), refused))
             )
@@ -289,13 +298,7 @@ class BatchDesk:
     def _reply(
         self, batch: OpenBatch, publication: Publication, merged: Merged, refused: dict[int, dict[str, Any]]
     ) -> Reply:
-        fields = {
-            "event_count": publication.event_count,
-            "generation": batch.generation,
-            "version": batch.version,
-            "match_count": len(merged.handles),
-            "refused": {str(idx): refused[idx] for idx in sorted(refused)},
-        }
+        fields = _fields(batch, publication, len(merged.handles), refused)
         buffers = self._buffers(publication, merged)
         try:
             self._notify(batch, publication, merged)
@@ -343,6 +346,18 @@ class BatchDesk:
 def _is_dense_number(column: dict[str, Any]) -> bool:
     """Say whether the buffer of a checked column may hold any bytes at all."""
     return column["type"] in ("int64", "float64") and not column.get("valid") and not column.get("many")
+
+
+def _fields(
+    batch: OpenBatch, publication: Publication, match_count: int, refused: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "event_count": publication.event_count,
+        "generation": batch.generation,
+        "version": batch.version,
+        "match_count": match_count,
+        "refused": {str(idx): refused[idx] for idx in sorted(refused)},
+    }
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> Buffer:

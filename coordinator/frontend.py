@@ -16,6 +16,7 @@ import zmq
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.protocol import FRAME_SLACK_BYTES, Buffer, Message, check_request, parse_message
+from pubsub_cluster.language.together import TOGETHER_SIZE_BYTES_MAX, together
 
 SEND_QUEUE_MESSAGES_MAX = 1_000
 RECEIVE_QUEUE_MESSAGES_MAX = 1_000
@@ -26,6 +27,7 @@ LAST = int(zmq.NOBLOCK)
 COPIED_SIZE_BYTES_MAX = 1 << 16  # copying less is cheaper than sharing it with the thread that sends
 # ZeroMQ bounds messages, not bytes: what a peer has not read of large ones is counted here.
 LARGE_SIZE_BYTES = 1 << 18
+TOGETHER_PEERS_MAX = 4_096
 UNREAD_SIZE_BYTES_MAX = 128 << 20
 
 
@@ -52,6 +54,7 @@ class Frontend:
             self.socket.setsockopt(option, value)
         self.socket.bind(endpoint)
         self.dropped_replies = 0
+        self._together: set[bytes] = set()
         self._unread: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
 
     def receive(self) -> Iterator[tuple[bytes, Message | PubSubError]]:
@@ -74,6 +77,28 @@ class Frontend:
                 self.dropped_replies += 1
         except ConnectionError:
             self.dropped_replies += 1
+
+    def takes_together(self, identity: bytes, on: bool) -> None:
+        """Remember that a connection takes several answers in one message; forgetting it does no harm."""
+        if len(self._together) >= TOGETHER_PEERS_MAX:
+            self._together.clear()
+        if on:
+            self._together.add(identity)
+
+    def send_all(self, answers: Sequence[tuple[bytes, list[Buffer]]]) -> None:
+        """Send replies, those to one connection together where it takes them so and they are small."""
+        shared: dict[bytes, list[list[Buffer]]] = {}
+        room: dict[bytes, int] = {}
+        for identity, frames in answers:
+            if len(answers) > 1 and identity in self._together:
+                size_bytes = sum(map(len, frames))
+                if size_bytes <= room.get(identity, TOGETHER_SIZE_BYTES_MAX):
+                    room[identity] = room.get(identity, TOGETHER_SIZE_BYTES_MAX) - size_bytes
+                    shared.setdefault(identity, []).append(frames)
+                    continue
+            self.send(identity, frames)
+        for identity, several in shared.items():
+            self.send(identity, together(several) if len(several) > 1 else several[0])
 
     def offer(self, identity: bytes, frames: Sequence[Buffer]) -> bool:
         """Send a message if the peer has room; return whether it had.

@@ -74,6 +74,11 @@ class Publication:
         return int(self.batch["event_count"])
 
     @property
+    def plain(self) -> bool:
+        """True for one event whose publisher wants the handles alone."""
+        return self.event_count == 1 and self.answer is Answer.HANDLES and not self.ids
+
+    @property
     def small(self) -> bool:
         """True when it may wait for company."""
         return (

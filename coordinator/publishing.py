@@ -16,7 +16,7 @@ from pubsub_cluster.coordinator.answers import Reply, Waiting, defect
 from pubsub_cluster.coordinator.batches import Answered, BatchDesk
 from pubsub_cluster.coordinator.intake import Intake, Publication
 from pubsub_cluster.language.errors import BusyError, PoisonBatchError, PubSubError
-from pubsub_cluster.language.protocol import Message
+from pubsub_cluster.language.protocol import Buffer, Message
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
@@ -140,7 +140,9 @@ class PublishDesk:
         refused_count = sum(reply.error is not None for _, reply in answered)
         count.add("batches_answered", len(answered) - refused_count)
         count.add("batches_refused", refused_count)
+        answers: list[tuple[bytes, list[Buffer]]] = []
         for publication, reply in answered:
             keep = not isinstance(reply.error, BusyError)
             identity, request = window.finish(publication.key, reply, keep)
-            self._coordinator.frontend.send(identity, reply.frames(request))
+            answers.append((identity, reply.frames(request)))
+        self._coordinator.frontend.send_all(answers)

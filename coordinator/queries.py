@@ -29,6 +29,7 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case Op.UNLISTEN:
             coordinator.listeners.remove(identity, _owner(coordinator, header))
         case Op.HELLO:
+            coordinator.frontend.takes_together(identity, header.get("replies") is True)
             return Reply(status_page.greeting(coordinator))
         case Op.STATUS:
             return Reply(status_page.status(coordinator))

@@ -7,6 +7,7 @@ event by event. `split_columns` is the one place that knows how buffers follow f
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from pubsub_cluster.language.values import check_name
 FORMATS = ("json", "msgpack", "columns")
 COLUMN_TYPES = ("int64", "float64", "bool", "utf8")
 
+_TWO_INTEGERS = struct.Struct("<2q")
 _DTYPES: dict[str, npt.DTypeLike] = {"int64": "<i8", "float64": "<f8", "bool": np.uint8}
 
 
@@ -68,6 +70,9 @@ def check_payload(
         "Split the batch.",
     )
     if header["format"] != "columns":
+        if event_count == 1 and len(buffers) == 2:
+            _check_one_row(buffers[0], memoryview(buffers[1]).nbytes)
+            return
         if len(buffers) != 2:
             raise ProtocolError("a batch of rows has two buffers", seen=len(buffers), limit=2)
         offsets = _array(buffers[0], "<i8", event_count + 1, "the offsets of the events")
@@ -188,6 +193,13 @@ def _check_offsets(offsets: npt.NDArray[np.int64], size: int, what: str) -> None
             seen=[int(offsets[0]), int(offsets[-1])],
             limit=[0, size],
         )
+
+
+def _check_one_row(offsets: Buffer, size: int) -> None:
+    """Check the offsets of a single event: two integers need no arrays."""
+    what = "the offsets of the events"
+    if offsets != _TWO_INTEGERS.pack(0, size):
+        _check_offsets(_array(offsets, "<i8", 2, what), size, what)
 
 
 def _check_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], what: str) -> None:

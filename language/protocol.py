@@ -71,7 +71,7 @@ class Fields(NamedTuple):
 
 
 REQUEST_FIELDS: dict[Op, Fields] = {
-    Op.HELLO: Fields(frozenset({"client", "version"})),
+    Op.HELLO: Fields(frozenset({"client", "version"}), frozenset({"replies"})),
     Op.PING: Fields(),
     Op.SUBSCRIBE: Fields(frozenset({"items"})),
     Op.UPDATE: Fields(frozenset({"items"})),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from pubsub_cluster import Client, Engine
+from pubsub_cluster import Client, Cluster, Engine
 from pubsub_cluster.language.errors import PubSubError
 
 WAIT_S_MAX = 30.0
@@ -26,6 +29,20 @@ def next_generation(client: Client) -> int:
     client.tune_now()
     wait_until(lambda: client.status()["generation"] > before, "a new generation")
     return int(client.status()["generation"])
+
+
+@contextmanager
+def stopped(cluster: Cluster) -> Iterator[int]:
+    """Stop the only worker; give its pid. It goes on afterwards, unless it was killed."""
+    with cluster.client() as client:
+        wait_until(lambda: bool(client.status()["workers"][0]["ready"]), "the worker is ready")
+        pid = int(client.status()["workers"][0]["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 class ClusterAdapter:

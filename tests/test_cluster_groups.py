@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from clusters import wait_until
+from clusters import stopped, wait_until
 
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.client.client import _matches
@@ -36,19 +35,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         client.subscribe_many([{"id": f"n{i}", "expr": f"x = {i}", "owner": "o"} for i in range(EVENTS)])
         client.subscribe_many([{"id": f"m{i}", "expr": "y = 1"} for i in range(MATCHES_MAX - 10)])
         yield found
-
-
-@contextmanager
-def stopped(cluster: Cluster) -> Iterator[int]:
-    """Stop the only worker; give its pid. It goes on afterwards, unless it was killed."""
-    with cluster.client() as client:
-        wait_until(lambda: bool(client.status()["workers"][0]["ready"]), "the worker is ready")
-        pid = int(client.status()["workers"][0]["pid"])
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield pid
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def send(
