@@ -6,7 +6,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import orjson
+
 from pubsub_cluster.language.errors import CallerError, EventError, LimitError
+from pubsub_cluster.language.payload_dense import dense_columns
 from pubsub_cluster.language.protocol import PACKED_SIZE_BYTES_MAX, Answer, Buffer, packed
 
 if TYPE_CHECKING:
@@ -67,8 +70,30 @@ def publication_of(
     EventError
         It is no batch at all.
     """
+    if with_ids and answer is not Answer.HANDLES:
+        raise CallerError(
+            "ids come with handles only", seen=answer.value, remedy='Publish with answer="handles".'
+        )
+    header = {"batch": None, "answer": answer.value, "ids": with_ids, **fields}
+    if type(batch) is dict and len(batch) > 2:
+        dense = dense_columns(batch, PACKED_SIZE_BYTES_MAX)
+        if dense is not None:
+            _check_size(dense.event_count, events_max, len(dense.block), size_bytes_max)
+            header["batch"] = orjson.Fragment(dense.header_json)
+            header["sizes"] = orjson.Fragment(dense.sizes_json)
+            return Publication(header, [dense.block], answer, with_ids, {})
     payload = payload_of(batch)
-    event_count = payload.header["event_count"]
+    header["batch"] = payload.header
+    size_bytes = payload.size_bytes
+    _check_size(payload.header["event_count"], events_max, size_bytes, size_bytes_max)
+    buffers = list(payload.buffers)
+    if len(buffers) > 2 and size_bytes <= PACKED_SIZE_BYTES_MAX:
+        header["sizes"], frame = packed(buffers)
+        buffers = [frame]
+    return Publication(header, buffers, answer, with_ids, dict(payload.refused))
+
+
+def _check_size(event_count: int, events_max: int, size_bytes: int, size_bytes_max: int) -> None:
     if event_count > events_max:
         raise LimitError(
             "too many events in one batch",
@@ -77,24 +102,14 @@ def publication_of(
             remedy="Split the batch.",
             limit_name="events_per_batch_max",
         )
-    if payload.size_bytes > size_bytes_max:
+    if size_bytes > size_bytes_max:
         raise LimitError(
             "the batch has too many bytes",
-            seen=payload.size_bytes,
+            seen=size_bytes,
             limit=size_bytes_max,
             remedy="Split the batch.",
             limit_name="batch_size_bytes_max",
         )
-    if with_ids and answer is not Answer.HANDLES:
-        raise CallerError(
-            "ids come with handles only", seen=answer.value, remedy='Publish with answer="handles".'
-        )
-    header = {"batch": payload.header, "answer": answer.value, "ids": with_ids, **fields}
-    buffers = list(payload.buffers)
-    if len(buffers) > 2 and payload.size_bytes <= PACKED_SIZE_BYTES_MAX:
-        header["sizes"], frame = packed(buffers)
-        buffers = [frame]
-    return Publication(header, buffers, answer, with_ids, dict(payload.refused))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ import orjson
 
 from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.config import ClusterConfig
+from pubsub_cluster.coordinator.forms import Form, Forms, as_came, as_read
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import (
@@ -39,7 +40,6 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.slab import BatchSlab
 
 ANSWERS: dict[Any, Answer] = {answer.value: answer for answer in Answer}
-GOOD_FORMS_MAX = 256
 _ONE_EVENT = struct.Struct("<2q")  # offsets
 log = logging.getLogger("pubsub_cluster.coordinator")
 
@@ -117,7 +117,7 @@ class BatchDesk:
         self._catalogue = catalogue
         self._listeners = listeners
         self._clock = Clock(config.injected_clock)
-        self._good_forms: set[tuple[bytes, tuple[int, ...]]] = set()
+        self._forms = Forms()
         self.open: dict[int, OpenBatch] = {}
         self.notified = 0
         self.dropped = 0
@@ -141,11 +141,6 @@ class BatchDesk:
         answer = header.get("answer", Answer.HANDLES.value)
         if not isinstance(answer, str) or answer not in ANSWERS:
             raise ProtocolError("no such answer", seen=answer, limit=list(Answer))
-        buffers = message.buffers
-        if "sizes" in header:
-            buffers = unpacked(buffers, header["sizes"])
-        sizes = tuple([memoryview(buffer).nbytes for buffer in buffers])
-        batch_json = self._checked(header["batch"], buffers, sizes)
         self._clock.check(header.get("at"))
         return Publication(
             header["publisher"],
@@ -153,31 +148,29 @@ class BatchDesk:
             ANSWERS[answer],
             bool(header.get("ids", False)),
             header.get("at"),
-            header["batch"],
-            batch_json,
-            buffers,
-            sum(sizes),
+            *self._payload(header, message.buffers),
         )
 
-    def _checked(self, batch: Any, buffers: list[Buffer], sizes: tuple[int, ...]) -> bytes:
-        """Check a payload; return its header as JSON.
-
-        Dense columns of numbers have no bad contents, so one that has the form of one before is as good.
-        """
+    def _payload(
+        self, header: dict[str, Any], frames: list[Buffer]
+    ) -> tuple[dict[str, Any], bytes, Sequence[Buffer], int, list[int] | None, Form | None]:
+        """Check a payload; return the fields of a `Publication` from `batch` on."""
+        key = None
+        if len(frames) == 1 and (came := as_came(header["batch"])):
+            key = came, as_came(header.get("sizes")), memoryview(frames[0]).nbytes
+            form = self._forms.get(key)
+            if form is not None:
+                return form.batch, form.batch_json, frames, form.size_bytes, form.sizes, form
+        batch, sizes = as_read(header["batch"]), as_read(header.get("sizes"))
+        buffers = unpacked(frames, sizes) if "sizes" in header else frames
+        check_payload(batch, buffers, self._config.limits)
         try:
             batch_json = orjson.dumps(batch)
         except orjson.JSONEncodeError as error:
-            check_payload(batch, buffers, self._config.limits)
             raise ProtocolError("the header of a batch has a value too large", seen=str(error)) from None
-        form = (batch_json, sizes)
-        if form in self._good_forms:
-            return batch_json
-        check_payload(batch, buffers, self._config.limits)
-        if batch["format"] == "columns" and all(map(_is_dense_number, batch["columns"])):
-            if len(self._good_forms) >= GOOD_FORMS_MAX:
-                self._good_forms.clear()
-            self._good_forms.add(form)
-        return batch_json
+        size_bytes = sum([memoryview(buffer).nbytes for buffer in buffers])
+        form = self._forms.keep(key, batch, batch_json, sizes) if key is not None and sizes else None
+        return batch, batch_json, frames, size_bytes, sizes, form
 
     @property
     def has_chunk(self) -> bool:
@@ -208,7 +201,12 @@ class BatchDesk:
         BusyError
             No chunk is free.
         """
-        chunk_idx = self._slab.place(*joined(group))
+        form = group[0].form
+        if form is None:
+            chunk_idx = self._slab.place(*joined(group))
+        else:
+            blocks = [publication.frames[0] for publication in group]
+            chunk_idx = self._slab.place_blocks(form.head(len(group)), blocks)
         if chunk_idx is None:
             raise BusyError(
                 "every chunk of the batch slab is in use",
@@ -269,8 +267,7 @@ class BatchDesk:
 
     def _answered(self, batch: OpenBatch) -> Answered:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        as_of = (batch.counts, batch.version, batch.now_us)
-        merged = merge_pages(pages, batch.event_count, self._catalogue, *as_of, batch.refused)
+        merged = merge_pages(pages, batch.event_count, self._catalogue, batch.refused)
         if len(batch.group) == 1:
             return [(batch.group[0], self._reply(batch, batch.group[0], merged, batch.refused))]
         found: Answered = []
@@ -341,11 +338,6 @@ class BatchDesk:
         )
         self.notified += sent
         self.dropped += dropped
-
-
-def _is_dense_number(column: dict[str, Any]) -> bool:
-    """Say whether the buffer of a checked column may hold any bytes at all."""
-    return column["type"] in ("int64", "float64") and not column.get("valid") and not column.get("many")
 
 
 def _fields(

@@ -15,7 +15,14 @@ import zmq
 
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
-from pubsub_cluster.language.protocol import FRAME_SLACK_BYTES, Buffer, Message, check_request, parse_message
+from pubsub_cluster.language.protocol import (
+    FRAME_SLACK_BYTES,
+    Buffer,
+    Message,
+    check_request,
+    parse_message,
+    parse_publish,
+)
 from pubsub_cluster.language.together import TOGETHER_SIZE_BYTES_MAX, together
 
 SEND_QUEUE_MESSAGES_MAX = 1_000
@@ -148,6 +155,9 @@ class Frontend:
 def _checked(frames: Sequence[Buffer]) -> Message | PubSubError:
     request = ""
     try:
+        publish = parse_publish(frames)
+        if publish is not None:
+            return publish
         message = parse_message(frames)
         request = message.request
         check_request(message)

@@ -1,9 +1,10 @@
 """Publications that wait for room, and how small ones travel together.
 
-A request with a few rows costs a batch of its own everything that a large batch costs once: a chunk, two
-messages, a wake-up of two processes. So while every worker has enough to do, small requests of rows wait, and
-those that wait at the same time become one *group*: one chunk, one task, one merge. What they are to their
-publishers does not change: each has its id, its reply, its refused events by its own index.
+A request with a few events costs a batch of its own everything that a large batch costs once: a chunk, two
+messages, a wake-up of two processes, a call of every kernel. So while every worker has enough to do, small
+requests wait, and those that wait at the same time become one *group*: one chunk, one task, one merge. Rows
+go with rows of their format, dense columns with columns of their form (`coordinator.forms`). What they are to
+their publishers does not change: each has its id, its reply, its refused events by its own index.
 
 A group is only a way to travel. If it comes to grief (too many matches, a worker that dies), nobody knows by
 whose fault: its members go out again, each *alone*, before anything newer, and each answers for itself.
@@ -19,12 +20,15 @@ from typing import Any
 import numpy as np
 import orjson
 
+from pubsub_cluster.coordinator.forms import Form
 from pubsub_cluster.language.errors import BusyError
-from pubsub_cluster.language.protocol import Answer, Buffer
+from pubsub_cluster.language.protocol import Answer, Buffer, unpacked
 
 SMALL_EVENTS_MAX = 64
 SMALL_SIZE_BYTES_MAX = 64 << 10
 GROUP_EVENTS_MAX = 512
+SMALL_COLUMNS_SIZE_BYTES_MAX = 512 << 10
+GROUP_COLUMNS_SIZE_BYTES_MAX = 1 << 20
 WAITING_MAX = 4_096
 WAITING_SIZE_BYTES_MAX = 32 << 20
 BUSY_RETRY_AFTER_S = 0.005
@@ -45,9 +49,14 @@ class Publication:
         Header of the payload.
     batch_json : bytes
         The same, as JSON.
-    buffers : sequence of bytes-like
+    frames : sequence of bytes-like
+        The buffers, or one frame that has them all.
     size_bytes : int
         Of the buffers.
+    sizes : list of int or None
+        Of each buffer, where they stand in one frame.
+    form : Form or None
+        Of dense columns in one frame.
     alone : bool
         It was in a group that failed, and is not put into another.
     """
@@ -59,14 +68,21 @@ class Publication:
     at: int | None
     batch: dict[str, Any]
     batch_json: bytes
-    buffers: Sequence[Buffer]
+    frames: Sequence[Buffer]
     size_bytes: int
+    sizes: list[int] | None = None
+    form: Form | None = None
     alone: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
         """The key of its reply."""
         return ("batch", self.publisher, self.batch_id)
+
+    @property
+    def buffers(self) -> Sequence[Buffer]:
+        """The buffers of the payload."""
+        return self.frames if self.sizes is None else unpacked(self.frames, self.sizes)
 
     @property
     def event_count(self) -> int:
@@ -81,6 +97,8 @@ class Publication:
     @property
     def small(self) -> bool:
         """True when it may wait for company."""
+        if self.form is not None:
+            return self.size_bytes <= SMALL_COLUMNS_SIZE_BYTES_MAX
         return (
             self.batch["format"] != "columns"
             and self.event_count <= SMALL_EVENTS_MAX
@@ -129,20 +147,31 @@ class Intake:
     def take(self) -> list[Publication]:
         """Return the next group: those first in line that can share a chunk; not to be called when empty."""
         group = [self._waiting.popleft()]
-        first, event_count = group[0], group[0].event_count
+        first = group[0]
+        by_size = first.form is not None
+        room = (GROUP_COLUMNS_SIZE_BYTES_MAX if by_size else GROUP_EVENTS_MAX) - _extent(first)
         while self._waiting and not first.alone:
             following = self._waiting[0]
-            event_count += following.event_count
-            alike = following.batch["format"] == first.batch["format"] and following.at == first.at
-            if following.alone or not alike or event_count > GROUP_EVENTS_MAX:
+            alike = (
+                following.form is first.form
+                and following.at == first.at
+                and following.batch["format"] == first.batch["format"]
+            )
+            room -= _extent(following) if alike else 0
+            if following.alone or not alike or room < 0:
                 break
             group.append(self._waiting.popleft())
         self._size_bytes -= sum(publication.size_bytes for publication in group)
         return group
 
 
+def _extent(publication: Publication) -> int:
+    """Return how much of a group's room a publication takes: bytes of columns, events of rows."""
+    return publication.event_count if publication.form is None else publication.size_bytes
+
+
 def joined(group: Sequence[Publication]) -> tuple[bytes, Sequence[Buffer]]:
-    """Return header, as JSON, and buffers of the one payload that has the events of a group in turn."""
+    """Return header, as JSON, and buffers of the one payload with the events of a group of rows in turn."""
     if len(group) == 1:
         return group[0].batch_json, group[0].buffers
     ends: list[np.ndarray[Any, Any]] = [np.zeros(1, np.int64)]

@@ -1,8 +1,8 @@
 """Merge the shards' answers of one batch: what the publisher and the owners are told.
 
 Shards answer catalogue rows as of their generation and delta. Here rows that the batch must not see
-are dropped (removed at or before its version, appended after it, outside their validity window), rows
-become handles, and each event's handles are ordered and told once.
+are dropped as pages come (removed at or before its version, appended after it, outside their validity
+window), rows become handles, and each event's handles are ordered and told once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def visible_page(
     page: ShardPage, catalogue: CatalogueReader, counts: CatalogueCounts, version: int, now_us: int
 ) -> ShardPage:
     """Return the page without the rows that a batch of (counts, version, now_us) must not see."""
+    if not len(page.rows):
+        return page
     visible = _visible(page.rows, catalogue, counts, version, now_us)
     if visible.all():
         return page
@@ -71,49 +73,34 @@ def _visible(
 
 
 def merge_pages(
-    pages: list[ShardPage],
-    event_count: int,
-    catalogue: CatalogueReader,
-    counts: CatalogueCounts,
-    version: int,
-    now_us: int,
-    refused: Collection[int] = (),
+    pages: list[ShardPage], event_count: int, catalogue: CatalogueReader, refused: Collection[int] = ()
 ) -> Merged:
-    """Merge all pages of all shards as of (counts, version, now_us).
+    """Merge all pages of all shards.
 
     Parameters
     ----------
     pages : list of ShardPage
-        In any order.
+        What `visible_page` leaves of them, in any order.
     event_count : int
     catalogue : CatalogueReader
-    counts : CatalogueCounts
-        The catalogue's when the batch was accepted.
-    version : int
-        The batch's version.
-    now_us : int
-        The batch's time of acceptance, microseconds since the epoch.
     refused : collection of int
         Events that are refused: they match nothing, not even what holds for an empty event.
     """
-    rows = np.concatenate([page.rows for page in pages]) if pages else np.empty(0, np.int32)
-    events = (
-        np.concatenate(
-            [
-                np.repeat(np.arange(page.first_event, page.first_event + len(page.counts)), page.counts)
-                for page in pages
-            ]
-        )
-        if pages
-        else np.empty(0, np.int64)
+    pages = [page for page in pages if len(page.rows)]
+    if not pages:
+        return Merged(np.zeros(event_count + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.int32))
+    rows = np.concatenate([page.rows for page in pages])
+    events = np.concatenate(
+        [
+            np.repeat(np.arange(page.first_event, page.first_event + len(page.counts)), page.counts)
+            for page in pages
+        ]
     )
-    visible = _visible(rows, catalogue, counts, version, now_us)
     if refused:
         accepted = np.ones(event_count, np.bool_)
         accepted[list(refused)] = False
-        visible &= accepted[events]
-    if not visible.all():
-        rows, events = rows[visible], events[visible]
+        kept = accepted[events]
+        rows, events = rows[kept], events[kept]
     keys = (events.astype(np.uint64) << np.uint64(HANDLE_BITS)) | catalogue.columns.handle[rows]
     order = np.argsort(keys)
     keys = keys[order]

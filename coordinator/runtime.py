@@ -43,7 +43,7 @@ from pubsub_cluster.language.errors import (
     error_from_dict,
 )
 from pubsub_cluster.language.protocol import Message, Op
-from pubsub_cluster.shm.memory import give_back_memory
+from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
@@ -119,6 +119,7 @@ class Coordinator:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self.stop())
         gc.set_threshold(*GC_THRESHOLDS)
+        keep_memory()
         try:
             self._carry_out(self.scheduler.start())
             self.backend.spawn(TUNER, 0.0)

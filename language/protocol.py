@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import orjson
@@ -185,6 +185,46 @@ def parse_message(frames: Sequence[Buffer]) -> Message:
     if not isinstance(op, str):
         raise ProtocolError("the field `op` is missing or not a text", seen=op, request=request)
     return Message(op, request, header, list(frames[2:]))
+
+
+class _PublishHeader(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a request to publish has, its long fields as they came."""
+
+    op: Literal["publish"]
+    request: str
+    batch: msgspec.Raw
+    batch_id: Any
+    publisher: Any
+    answer: Any = msgspec.UNSET
+    ids: Any = msgspec.UNSET
+    at: Any = msgspec.UNSET
+    sizes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_publish_header = msgspec.json.Decoder(_PublishHeader).decode
+
+
+def parse_publish(frames: Sequence[Buffer]) -> Message | None:
+    """Take a request to publish apart; its fields ``batch`` and ``sizes`` stay as they came (`msgspec.Raw`).
+
+    A publisher's batches are mostly alike, so whoever reads these fields may know them already. None for any
+    other message, which `parse_message` takes apart or refuses.
+    """
+    if not 2 <= len(frames) <= FRAME_COUNT_MAX or frames[0] != MAGIC:
+        return None
+    try:
+        header = _publish_header(frames[1])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not 0 < len(header.request) <= REQUEST_ID_SIZE_MAX:
+        return None
+    fields = {
+        name: value for name in _PUBLISH_FIELDS if (value := getattr(header, name)) is not msgspec.UNSET
+    }
+    return Message(header.op, header.request, fields, list(frames[2:]))
+
+
+_PUBLISH_FIELDS = _PublishHeader.__struct_fields__
 
 
 def packed(buffers: Sequence[Buffer]) -> tuple[list[int], bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 from pubsub_cluster.client.matches import Matches
 from pubsub_cluster.client.publishing import payload_of
 from pubsub_cluster.coordinator.batches import Clock
-from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages
+from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages, visible_page
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.errors import PubSubError
@@ -134,9 +134,8 @@ class Engine:
         counts = self._catalogue.counts()
         result = self._matcher.match_batch(events, self.generation, counts)
         page = ShardPage(0, np.diff(result.event_offsets).astype(np.int32), result.rows)
-        merged = merge_pages(
-            [page], events.event_count, self._reader, counts, self._registry.version, now_us, events.refused
-        )
+        page = visible_page(page, self._reader, counts, self._registry.version, now_us)
+        merged = merge_pages([page], events.event_count, self._reader, events.refused)
         self._sample.add(events.raw)
         refused: dict[int, PubSubError] = {**events.refused, **payload.refused}
         return Matches(

@@ -13,7 +13,7 @@ and the chunk released last is used first: small batches keep the slab small.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -26,6 +26,36 @@ FAMILY = "batch_chunk"
 CHUNK_EXTRA_BYTES = 1 << 20  # for the header, the directory of buffers and their alignment
 RESERVE_STEP_BYTES = 256 << 10
 _ENTRY_BYTES = 16  # start and size of a buffer
+
+
+class ChunkHead(NamedTuple):
+    """What stands in a chunk before the buffers, made once for payloads that differ in their buffers alone.
+
+    Attributes
+    ----------
+    text : bytes
+        Directory and header.
+    header_size, buffer_count : int
+    start_bytes, stop_bytes : int
+        Where the buffers stand.
+    """
+
+    text: bytes
+    header_size: int
+    buffer_count: int
+    start_bytes: int
+    stop_bytes: int
+
+
+def chunk_head(header_json: bytes, sizes: Sequence[int]) -> ChunkHead:
+    """Return the head of a chunk with buffers of these sizes."""
+    start_bytes = at = _aligned(len(sizes) * _ENTRY_BYTES + len(header_json))
+    directory: list[int] = []
+    for size_bytes in sizes:
+        directory += (at, size_bytes)
+        at += _aligned(size_bytes)
+    text = np.array(directory, np.int64).tobytes() + header_json
+    return ChunkHead(text, len(header_json), len(sizes), start_bytes, at)
 
 
 class SlabReader:
@@ -154,15 +184,44 @@ class BatchSlab(SlabReader):
             No shared memory left to reserve; nothing has changed.
         """
         views = [_flat(buffer) for buffer in buffers]
-        start = _aligned(len(views) * _ENTRY_BYTES + len(header_json))
-        directory: list[int] = []
+        head = chunk_head(header_json, [len(view) for view in views])
+        content = self._open_chunk(head)
+        if content is None:
+            return None
+        at = head.start_bytes
         for view in views:
-            directory += (start, len(view))
-            start += _aligned(len(view))
-        if start > self._content_bytes:
+            content[at : at + len(view)] = view
+            at += _aligned(len(view))
+        return self._free.pop()
+
+    def place_blocks(self, head: ChunkHead, blocks: Sequence[Any]) -> int | None:
+        """Copy payloads of dense columns into a free chunk as one, column by column; as `place`.
+
+        Parameters
+        ----------
+        head : ChunkHead
+            Of the whole; all its buffers have one size.
+        blocks : sequence of bytes-like
+            Each has a like part of every column, of eight bytes per event, one behind the other.
+        """
+        content = self._open_chunk(head)
+        if content is None:
+            return None
+        if len(blocks) == 1:
+            content[head.start_bytes : head.stop_bytes] = blocks[0]
+            return self._free.pop()
+        place = np.frombuffer(content[head.start_bytes : head.stop_bytes], np.int64)
+        place = place.reshape(head.buffer_count, len(blocks), -1)
+        for number, block in enumerate(blocks):
+            place[:, number] = np.frombuffer(block, np.int64).reshape(head.buffer_count, -1)
+        return self._free.pop()
+
+    def _open_chunk(self, head: ChunkHead) -> memoryview | None:
+        """Write the head into the chunk that is used next; return its content, or None when none is free."""
+        if head.stop_bytes > self._content_bytes:
             raise LimitError(
                 "the batch is larger than a chunk of the batch slab",
-                seen=start,
+                seen=head.stop_bytes,
                 limit=self._content_bytes,
                 remedy="Publish it in smaller batches",
                 limit_name="batch_size_bytes_max",
@@ -170,16 +229,12 @@ class BatchSlab(SlabReader):
         if not self._free:
             return None
         chunk_idx = self._free[-1]
-        self._make_room(chunk_idx, start)
+        self._make_room(chunk_idx, head.stop_bytes)
         content = self._family.column("content", chunk_idx).data
-        first_bytes = len(views) * _ENTRY_BYTES
-        content[:first_bytes] = np.array(directory, np.int64).tobytes()
-        content[first_bytes : first_bytes + len(header_json)] = header_json
-        for view, view_start in zip(views, directory[::2], strict=True):
-            content[view_start : view_start + len(view)] = view
-        self._family.column("header_size", chunk_idx)[0] = len(header_json)
-        self._family.column("buffer_count", chunk_idx)[0] = len(views)
-        return self._free.pop()
+        content[: len(head.text)] = head.text
+        self._family.column("header_size", chunk_idx)[0] = head.header_size
+        self._family.column("buffer_count", chunk_idx)[0] = head.buffer_count
+        return content
 
     def release(self, chunk_idx: int) -> None:
         """Give a chunk back; no reader looks at it any more."""

@@ -81,6 +81,29 @@ def test_each_gets_its_own_matches_and_ids(cluster: Cluster) -> None:
         assert tasks(client) - before < EVENTS / 2, "they did not travel together"
 
 
+def test_columns_travel_together_too(cluster: Cluster) -> None:
+    with cluster.client() as client:
+        before = tasks(client)
+        numbers = range(EVENTS - 2)
+        batches = [{"x": np.arange(i, i + 2), "z": np.ones(2), "w": np.zeros(2, np.int64)} for i in numbers]
+        found = publish_while_stopped(cluster, client, batches)
+        assert [matches.ids for matches in found] == [[f"n{i}", f"n{i + 1}"] for i in numbers]
+        assert [matches.counts.tolist() for matches in found] == [[1, 1]] * len(numbers)
+        assert tasks(client) - before < EVENTS / 2, "they did not travel together"
+
+
+def test_columns_of_another_form_travel_apart(cluster: Cluster) -> None:
+    with cluster.client() as client:
+        batches: list[Any] = []
+        for i in range(8):
+            batches.append({"x": np.full(2, i), "y": np.zeros(2), "z": np.zeros(2)})
+            batches.append({"y": np.zeros(2), "x": np.full(2, i), "z": np.zeros(2)})
+            batches.append({"x": np.full(3, i), "y": np.zeros(3), "z": np.zeros(3)})
+        found = publish_while_stopped(cluster, client, batches)
+        for number, matches in enumerate(found):
+            assert matches.ids == [f"n{number // 3}"] * len(matches)
+
+
 def test_refused_events_have_the_index_of_their_own_batch(cluster: Cluster) -> None:
     with cluster.client() as client:
         batches: list[Any] = [b'{"x": 1}\n{"x": 2}', b'{"x": 3}\n{"x": ', b'17\n{"x": 4}', b'{"x": 5}']

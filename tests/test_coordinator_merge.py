@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages
+from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages, visible_page
 from pubsub_cluster.language.predicate import NormalForm
-from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter, NewRow
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter, NewRow
 
 ALWAYS = NormalForm((), ((),))
 
@@ -61,7 +61,9 @@ def test_merge_equals_its_definition(case: Any, random: Any) -> None:
         counts = np.bincount([event for event, _ in pairs], minlength=event_count).astype(np.int32)
         pages.append(ShardPage(0, counts, np.array([row for _, row in pairs], np.int32)))
     random.shuffle(pages)
-    merged = merge_pages(pages, event_count, CatalogueReader.of(writer), as_of, version, now_us)
+    catalogue = CatalogueReader.of(writer)
+    pages = [visible_page(page, catalogue, as_of, version, now_us) for page in pages]
+    merged = merge_pages(pages, event_count, catalogue)
     got = [merged.handles[a:b].tolist() for a, b in zip(merged.offsets[:-1], merged.offsets[1:], strict=True)]
     assert got == [sorted(handles) for handles in expected]
     assert match_counts(merged).tolist() == [len(handles) for handles in expected]
@@ -69,6 +71,6 @@ def test_merge_equals_its_definition(case: Any, random: Any) -> None:
 
 
 def test_no_pages_is_no_matches() -> None:
-    merged = merge_pages([], 3, CatalogueReader.of(CatalogueWriter.in_memory(64)), NO_COUNTS, 1, 0)
+    merged = merge_pages([], 3, CatalogueReader.of(CatalogueWriter.in_memory(64)))
     assert merged.offsets.tolist() == [0, 0, 0, 0]
     assert len(merged.handles) == 0

@@ -6,12 +6,14 @@ import datetime
 import importlib.util
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_cluster.language.batch import check_payload, decode_payload, event_values, payload_from_columns
+from pubsub_cluster.language.payload_dense import dense_columns
 from pubsub_cluster.language.payload_text import utf8_of_array
 
 HAS_ARROW = importlib.util.find_spec("pyarrow") is not None
@@ -117,3 +119,44 @@ def test_arrow_times_lists_and_decimals() -> None:
     found, refused = events_of(table)
     assert not refused and found == [{"when": (1_000_000,), "many": ("a", "b"), "sum": (2.5,)}, {}]
     assert payload_from_columns({"t": arrow.array(["x", None])}).header["format"] == "columns"
+
+
+NUMBERS = {"int64": st.integers(-(2**63), 2**63 - 1), "float64": st.floats()}
+
+
+@given(st.lists(st.sampled_from(sorted(NUMBERS)), min_size=1, max_size=4), st.integers(1, 5), st.data())
+def test_dense_columns_are_the_payload_in_one_block(
+    types: list[str], count: int, data: st.DataObject
+) -> None:
+    columns = {
+        f"c{at}": np.array(data.draw(st.lists(NUMBERS[kind], min_size=count, max_size=count)), np.dtype(kind))
+        for at, kind in enumerate(types)
+    }
+    payload = payload_from_columns(columns)
+    dense = dense_columns(columns, 1 << 20)
+    assert dense is not None and dense.event_count == count
+    assert msgspec.json.decode(dense.header_json) == payload.header
+    assert msgspec.json.decode(dense.sizes_json) == [8 * count] * len(columns)
+    assert dense.block == b"".join(payload.buffers)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"a": np.zeros(0)},
+        {"a": np.zeros((2, 2))},
+        {"a": np.array(1)},
+        {"a": np.zeros(2), "b": np.zeros(3)},
+        {"a": np.zeros(2, np.int32)},
+        {"a": np.zeros(4)[::2]},
+        {"a": np.zeros(2, ">i8")},
+        {"a": np.ma.MaskedArray([1, 2], mask=[0, 1])},
+        {"a": [1, 2]},
+        {"a": np.array(["x"])},
+        {"\ud800": np.zeros(2)},
+        {"a": np.zeros(200)},
+    ],
+)
+def test_what_is_no_block_of_dense_columns(columns: Any) -> None:
+    assert dense_columns(columns, 1_000) is None

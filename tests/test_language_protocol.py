@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -113,3 +114,36 @@ def test_buffers_in_one_frame_come_out_as_they_were(buffers: list[bytes]) -> Non
 def test_sizes_that_are_not_those_of_the_frame_are_refused(frames: list[bytes], sizes: object) -> None:
     with pytest.raises(ProtocolError):
         unpacked(frames, sizes)
+
+
+PUBLISH = {"batch": {"format": "json", "event_count": 0}, "batch_id": "b", "publisher": "p", "sizes": [1, 2]}
+
+
+@pytest.mark.parametrize("more", [{}, {"answer": "counts", "ids": True, "at": 2**70}])
+def test_a_request_to_publish_is_taken_apart_without_its_long_fields(more: dict[str, object]) -> None:
+    header = {"op": "publish", "request": "r", **PUBLISH, **more}
+    frames = [MAGIC, msgspec.json.encode(header), b"x"]
+    quick, whole = protocol.parse_publish(frames), protocol.parse_message(frames)
+    assert quick is not None and (quick.op, quick.request, quick.buffers) == ("publish", "r", [b"x"])
+    long = {name: msgspec.json.decode(quick.header[name]) for name in ("batch", "sizes")}
+    assert {**quick.header, **long} == whole.header
+    protocol.check_request(whole)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"op": "ping"},
+        {"request": ""},
+        {"request": 1},
+        {"request": "r" * 300},
+        {"more": 1},
+        {"batch_id": None},
+    ],
+)
+def test_other_requests_are_left_to_the_long_way(change: dict[str, object]) -> None:
+    header = {"op": "publish", "request": "r", **PUBLISH, **change}
+    if change == {"batch_id": None}:
+        del header["batch_id"]
+    assert protocol.parse_publish([MAGIC, orjson.dumps(header)]) is None
+    assert protocol.parse_publish([b"XXXX", orjson.dumps(header)]) is None

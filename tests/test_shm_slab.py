@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner, current_owner, list_segments, unlink_segment
-from pubsub_cluster.shm.slab import CHUNK_EXTRA_BYTES, BatchSlab, SlabReader
+from pubsub_cluster.shm.slab import CHUNK_EXTRA_BYTES, BatchSlab, SlabReader, chunk_head
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH_BYTES = 1 << 20
@@ -49,6 +49,22 @@ def test_payloads_come_back(slab: BatchSlab, header: dict[str, int], buffers: li
         assert found_header == header
         assert [bytes(view) for view in found] == buffers
         assert all(view.readonly for view in found)
+    slab.release(chunk_idx)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_blocks_of_columns_become_one_payload(
+    slab: BatchSlab, blocks: int, columns: int, events: int
+) -> None:
+    values = np.arange(blocks * columns * events).reshape(blocks, columns, events)
+    head = chunk_head(b'{"n": 1}', [8 * blocks * events] * columns)
+    chunk_idx = slab.place_blocks(head, [memoryview(block.tobytes()) for block in values])
+    assert chunk_idx is not None
+    header, buffers = slab.read(chunk_idx)
+    assert header == {"n": 1} and len(buffers) == columns
+    for column, buffer in enumerate(buffers):
+        assert np.array_equal(np.frombuffer(buffer, np.int64), values[:, column].reshape(-1))
     slab.release(chunk_idx)
 
 

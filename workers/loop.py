@@ -16,7 +16,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.counters import CounterWriter
 from pubsub_cluster.shm.layout import attach_layout
-from pubsub_cluster.shm.memory import give_back_memory
+from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.workers import messages as wire
@@ -76,6 +76,7 @@ class WorkerLoop:
 
     def run(self) -> int:
         """Serve until told to stop."""
+        keep_memory()
         self._say(wire.Hello(self._worker_idx, os.getpid()))
         while self._running:
             if self._socket.poll(int(HEARTBEAT_S * 1_000)):
