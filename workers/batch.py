@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pubsub_cluster.language.decode import decode_payload
 from pubsub_cluster.language.errors import EventError
 from pubsub_cluster.language.events import event_reader
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
-from pubsub_cluster.language.payload_check import ColumnView, split_columns
 from pubsub_cluster.language.raw_batch import RawBatch, TextEntries
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.workers.dense import ColumnReader, DenseColumns
@@ -97,16 +94,6 @@ class EventBatch:
             number = None if name is None else int(self.names.numbers_of([name])[0])
             return [texts_of_flat(self.flat, number)]
         if self.dense is not None:
-            views = [view for view in split_columns(*self._decode[:2]) if name is None or view.name == name]
-            return [_texts_of_column(view) for view in views if view.text_offsets is not None]
+            return self.dense.texts_of(name)
         columns = self.raw.attributes.values() if name is None else [self.raw.attributes.get(name)]
         return [entries.texts for entries in columns if entries is not None and entries.texts is not None]
-
-
-def _texts_of_column(view: ColumnView) -> TextEntries:
-    assert view.text_offsets is not None
-    start, end = view.text_offsets[:-1], view.text_offsets[1:]
-    if view.valid is None:
-        return TextEntries(np.arange(len(start), dtype=np.int32), start, end, view.values)
-    row = np.flatnonzero(view.valid)
-    return TextEntries(row.astype(np.int32), start[row], end[row], view.values)

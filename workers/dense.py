@@ -16,6 +16,7 @@ import numpy as np
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.payload import Buffer
+from pubsub_cluster.language.raw_batch import TextEntries
 from pubsub_cluster.language.schema import DomainKind, Schema
 from pubsub_cluster.shm.code_space import I8, U1
 from pubsub_cluster.shm.layout import frozen
@@ -112,6 +113,21 @@ class DenseColumns(NamedTuple):
     plan: ColumnPlan
     buffers: Sequence[Buffer]
     sizes: list[int]
+
+    def texts_of(self, name: str | None) -> list[TextEntries]:
+        """Return the texts of a column, or of all."""
+        found = []
+        for known, place in zip(self.plan.names, self.plan.places, strict=True):
+            if place.kind == kernels.TEXTS and (name is None or name == known):
+                bounds = np.frombuffer(self.buffers[place.offsets], np.int64)
+                data = frozen(np.frombuffer(self.buffers[place.values], np.uint8))
+                row = np.arange(len(bounds) - 1, dtype=np.int32)
+                start, end = bounds[:-1], bounds[1:]
+                if place.valid != kernels.NO_BUFFER:
+                    row = row[np.frombuffer(self.buffers[place.valid], np.bool_)]
+                    start, end = start[row], end[row]
+                found.append(TextEntries(row, start, end, data))
+        return found
 
 
 class PickedColumns:

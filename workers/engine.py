@@ -143,6 +143,7 @@ class _Base:
 
     def __init__(self, catalogue: CatalogueReader, layout: LayoutView, partition_mine: U1) -> None:
         self.layout = layout
+        self.row_catalogue = frozen(layout.row_catalogue)
         bits = TextBits([catalogue.predicate(int(i)) for i in layout.bit_catalogue])
         names = [catalogue.attribute_name(int(i)) for i in layout.attribute_catalogue]
         self._encoder = Encoder(layout.spaces, names, bits, layout.predicate_test)
@@ -322,7 +323,7 @@ class MatchEngine:
             )
         base, delta, base_rows = known
         limit = self._limits.matches_per_batch_max
-        if len(base.layout.row_catalogue):
+        if len(base.row_catalogue):
             found = base.match(base.encode(batch), limit)
         else:
             found = frozen(np.zeros(batch.event_count + 1, np.int64)), _NONE
@@ -334,7 +335,7 @@ class MatchEngine:
         total = len(found[1]) + len(pairs[0])
         if total > limit:
             raise too_many_matches(total, limit)
-        return self._merge(found, base.layout.row_catalogue, pairs, batch.event_count, delta_us)
+        return self._merge(found, base.row_catalogue, pairs, batch.event_count, delta_us)
 
     def observe(self, batch: EventBatch, generation: int, event_count: int) -> Observation:
         """Count what matching the first events of a batch takes in an attached layout.
@@ -364,7 +365,7 @@ class MatchEngine:
         base.observe(encoded, 1)
         found = base.match(encoded, 1)
         DeltaIndex(self._catalogue, 0, self._limits).warm_up(batch)
-        self._merge(found, layout.row_catalogue, (_NONE, _NONE), raw.event_count, 0)
+        self._merge(found, base.row_catalogue, (_NONE, _NONE), raw.event_count, 0)
 
     def _attach(self, generation: int, layout: LayoutView, base_rows: int, partition_mine: U1 | None) -> None:
         mine = np.ones(len(layout.partition_cost), np.uint8) if partition_mine is None else partition_mine
@@ -378,5 +379,5 @@ class MatchEngine:
     ) -> MatchResult:
         offsets = np.zeros(event_count + 1, np.int64)
         rows = np.empty(len(found[1]) + len(pairs[0]), np.int32)
-        _merge_pairs(found, frozen(row_catalogue), pairs, offsets, rows)
+        _merge_pairs(found, row_catalogue, pairs, offsets, rows)
         return MatchResult(offsets, rows, delta_us)
