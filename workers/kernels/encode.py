@@ -126,6 +126,14 @@ def arrange(segments: Any, rows: Any, entry_start: Any, entries: Any) -> None:
 @leaf
 def sort_event(attribute: Any, label: Any, first: Any, stop: Any) -> Any:
     """Sort the entries [first, stop) by attribute and label, drop repeats; return the new stop."""
+    at = first + 1
+    while at < stop and (
+        attribute[at - 1] < attribute[at]
+        or (attribute[at - 1] == attribute[at] and label[at - 1] < label[at])
+    ):
+        at += 1
+    if at >= stop:  # publishers keep to an order, which is mostly that of the catalogue
+        return stop
     for gap in _GAPS:
         for at in range(first + gap, stop):
             a = attribute[at]
