@@ -21,6 +21,7 @@ import psutil
 from pubsub_cluster import Cluster
 from pubsub_cluster.benchmarks.measure import Run, interleaved, ratio
 from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
+from pubsub_cluster.client.client import PENDING_MAX
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.shm.owner import list_segments
 
@@ -222,6 +223,8 @@ def latencies(client: Any, events: Events, counts: I8, rate: float, seconds: flo
         while len(sent) < total and start + len(sent) / rate <= now:
             sent.append(client.publish_soon(singles[len(sent) % len(singles)]))
         client.receive(start + len(sent) / rate - now)
+    while not all(pending.done for pending in sent[-PENDING_MAX:]):  # before any is read: that takes time
+        client.receive(1.0)
     found = np.empty(total)
     for number, pending in enumerate(sent):
         matches = pending.result()
