@@ -86,7 +86,7 @@ def test_measurement_that_fails_leaves_the_defaults(monkeypatch: pytest.MonkeyPa
 
     assert says("{}nonsense").result() == DEFAULT_CONSTANTS
     monkeypatch.setattr(constants_module.sys, "executable", "/nowhere/python")
-    assert Measurement().is_done
+    assert Measurement().is_done()
     assert Measurement().result() == DEFAULT_CONSTANTS
     assert np.all(np.array(CostConstants()) > 0.0)
 
@@ -100,12 +100,14 @@ def test_measurement_is_taken_from_its_process(monkeypatch: pytest.MonkeyPatch, 
     assert Measurement().result() == known
 
 
-def test_measurement_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = tmp_path / "measure"
-    script.write_text("#!/bin/sh\nexec sleep 600\n")
+def test_measurement_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script, go_on = tmp_path / "measure", tmp_path / "go_on"
+    script.write_text(f"#!/bin/sh\nuntil [ -e {go_on} ]; do sleep 0.01; done\n")
     script.chmod(0o700)
     monkeypatch.setattr(constants_module.sys, "executable", str(script))
     made = Measurement()
-    assert not made.is_done
-    assert made.result(timeout_s=0.05) == DEFAULT_CONSTANTS
-    assert made.is_done
+    assert not made.is_done()
+    assert not made.is_done(wait_s=0.01)
+    go_on.touch()
+    assert made.is_done(wait_s=60.0)
+    assert made.result() == DEFAULT_CONSTANTS

@@ -57,7 +57,6 @@ class CostConstants(NamedTuple):
 DEFAULT_CONSTANTS = CostConstants()
 
 MEASURE_MODULE = "pubsub_cluster.workers.measure"
-MEASURE_TIMEOUT_S = 60.0
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
@@ -72,20 +71,20 @@ class Measurement:
         except OSError as error:
             log.warning("the constants of the cost model cannot be measured: %s", error)
 
-    @property
-    def is_done(self) -> bool:
-        """The process has ended; `result` does not wait."""
-        return self._process is None or self._process.poll() is not None
+    def is_done(self, wait_s: float = 0.0) -> bool:
+        """Say whether the process has ended, after waiting for it at most so long."""
+        try:
+            return self._process is None or self._process.wait(wait_s) is not None
+        except subprocess.TimeoutExpired:
+            return False
 
-    def result(self, timeout_s: float = MEASURE_TIMEOUT_S) -> CostConstants:
-        """Wait for the constants; the defaults where they could not be measured."""
+    def result(self) -> CostConstants:
+        """Return the constants, once it is done; the defaults where they could not be measured."""
         if self._process is None:
             return DEFAULT_CONSTANTS
+        said, _ = self._process.communicate()
         try:
-            said, _ = self._process.communicate(timeout=timeout_s)
             return CostConstants(**json.loads(said))
-        except (subprocess.TimeoutExpired, ValueError, TypeError) as error:
-            self._process.kill()
-            self._process.communicate()
+        except (ValueError, TypeError) as error:
             log.warning("constants of the cost model not measured, the defaults are taken: %s", error)
             return DEFAULT_CONSTANTS

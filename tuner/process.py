@@ -33,7 +33,8 @@ from pubsub_cluster.tuner.statistics import EventSample
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
 MEASURE_AFTER_S = 3.0  # leaves the machine to the workers while they start
-MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants
+MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants, but not for long
+MEASURE_WAIT_S_MAX = 10.0
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
@@ -144,19 +145,19 @@ class TunerLoop:
             return
         if self._measurement is None:
             self._measurement = Measurement()
-        elif self._measurement.is_done:
+        elif self._measurement.is_done():
             self._finish_measurement(self._measurement)
 
-    def _finish_measurement(self, measurement: Measurement) -> CostConstants:
+    def _finish_measurement(self, measurement: Measurement) -> None:
         self._constants = measurement.result()
         self._say(wire.Measured(self._constants._asdict()))
-        return self._constants
 
     def _measured(self, clause_count: int) -> CostConstants | None:
         """Return the machine's constants; only a build that is large enough to profit waits for them."""
         if self._constants is None and clause_count >= MEASURED_FROM_CLAUSES:
             self._measurement = self._measurement or Measurement()
-            return self._finish_measurement(self._measurement)
+            if self._measurement.is_done(MEASURE_WAIT_S_MAX):
+                self._finish_measurement(self._measurement)
         return self._constants
 
     def _say(self, message: wire.FromTuner) -> None:
