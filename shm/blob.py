@@ -22,9 +22,10 @@ these digits, whatever else has the same number. With ONCE all targets are rows 
 
 A uniform column is checked by a loop over neighbouring bytes (halves of words with WIDE):
 
-    attribute << COLUMN_SHIFT | WIDE | FIRST | LAST | common | n first labels | n (MAX - last labels)
+    attribute << COLUMN_SHIFT | SORTED | WIDE | FIRST | LAST | common | n first labels | n (MAX - last labels)
 
-Without FIRST all entries have the first label `common`, and no first labels follow; likewise LAST; with both
+With SORTED the entries of the section ascend by the first number of the column, so that those that may hold
+are the first ones. Without FIRST all entries have the first label `common`, and no first labels follow; likewise LAST; with both
 there is no `common`. Last labels are stored as their distance from the largest number, so that either is a
 comparison by ``<=``. The data are filled up to whole words with zeros.
 """
@@ -53,8 +54,9 @@ HEAD_NOT_SIMPLE = (
 )
 """What a section does not have that has only flag columns."""
 
-COLUMN_WIDE, COLUMN_FIRST, COLUMN_LAST, COLUMN_SHIFT = 1, 2, 4, 3
-BYTE_MAX, HALF_MAX = (1 << 8) - 1, (1 << 16) - 1
+COLUMN_WIDE, COLUMN_FIRST, COLUMN_LAST, COLUMN_SORTED, COLUMN_SHIFT = 1, 2, 4, 8, 4
+HALF_BITS = 16
+BYTE_MAX, HALF_MAX = (1 << 8) - 1, (1 << HALF_BITS) - 1
 
 TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX = 1, 2, 4
 """Bits of `table_mode`: positions stand at the key itself; different accesses may have one key; all parts but

@@ -12,13 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from pubsub_cluster.shm import blob as form
-from pubsub_cluster.shm.code_space import I4, I8
+from pubsub_cluster.shm.code_space import I4, I8, expand_slices
 from pubsub_cluster.tuner.entries import Bools
 from pubsub_cluster.tuner.predicates import INTERVAL_COLUMN, Predicates
 
 UNIFORM_MAX = form.UNIFORM_MASK
 ONE_SIDED_MIN = 3
 """Sections with so many entries keep a bound that all share once."""
+
+SORTED_MIN = 64
+"""Sections with so many entries are in the order of their first uniform column."""
 
 
 class Shares(NamedTuple):
@@ -113,6 +116,29 @@ def _column(section: I8, literal: I4, begin: I8, size: I8, predicates: Predicate
     kind |= np.where(same_lo, 0, form.COLUMN_FIRST) | np.where(same_hi, 0, form.COLUMN_LAST)
     code = np.where(is_uniform, one << form.COLUMN_SHIFT | kind, -1)
     return UniformColumn(section, code, common, words)
+
+
+def sort_by_first(shares: Shares, columns: list[UniformColumn], residual: I4, first: I8, test: I4) -> None:
+    """Bring the entries of large sections into the order of their first uniform column, in place."""
+    if not columns:
+        return
+    column = columns[0]
+    large = np.flatnonzero(shares.size[column.section] >= SORTED_MIN)
+    if not len(large):
+        return
+    section, code = column.section[large], column.code[large]
+    size = shares.size[section]
+    at = expand_slices(shares.begin[section], size)
+    entry = shares.order[at]
+    predicate = residual[first[entry]] >> 1
+    ascending = np.repeat((code & form.COLUMN_FIRST) > 0, size)
+    item = np.where(ascending, test[predicate, 1], form.HALF_MAX - test[predicate, 2]).astype(np.int64)
+    index_bits = max(len(at) - 1, 1).bit_length()
+    number = np.repeat(np.arange(len(section)), size) << form.HALF_BITS
+    word = (number | item) << index_bits | np.arange(len(at))
+    word.sort()
+    shares.order[at] = entry[word & ((1 << index_bits) - 1)]
+    column.code[large] |= form.COLUMN_SORTED
 
 
 def uniform_counts(columns: list[UniformColumn], section_count: int) -> tuple[I8, I8]:

@@ -17,6 +17,7 @@ from pubsub_cluster.tuner.columns import (
     UniformColumn,
     narrow_sections,
     plan_uniform,
+    sort_by_first,
     uniform_counts,
 )
 from pubsub_cluster.tuner.entries import Bools, Entries, distinct_of, shape_counts
@@ -74,6 +75,7 @@ def plan_forms(entries: Entries, shares: Shares, predicates: Predicates) -> Form
     first_range = entries.residual_start + shape_counts(entries.shape)[0]
     residual = entries.residual
     uniform = plan_uniform(shares, residual, first_range, (intervals, tests), predicates, run_count == 0)
+    sort_by_first(shares, uniform, residual, first_range, predicates.test)
     count, words = uniform_counts(uniform, len(shape))
     is_narrow = narrow_sections(shares, residual, first_range, intervals, predicates)
     from_intervals = np.minimum(count, intervals)

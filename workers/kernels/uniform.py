@@ -16,6 +16,7 @@ from pubsub_cluster.shm.blob import (
     COLUMN_FIRST,
     COLUMN_LAST,
     COLUMN_SHIFT,
+    COLUMN_SORTED,
     COLUMN_WIDE,
     HALF_MAX,
 )
@@ -41,6 +42,16 @@ def mark_below(items: Any, first: Any, bound: Any, entry_count: Any, mark: Any) 
 
 
 @kernel
+def count_below(items: Any, first: Any, bound: Any, entry_count: Any) -> Any:
+    """Count the items that are at most `bound`, a number that items can have."""
+    least = items.dtype.type(bound)
+    count = np.uint32(0)
+    for entry in range(entry_count):
+        count = np.uint32(count + np.uint32(items[Index(first + entry)] <= least))
+    return np.int64(count)
+
+
+@kernel
 def mark_several(
     items: Any, first: Any, sides: Any, several: Any, entry_count: Any, entry_label: Any, mark: Any
 ) -> None:
@@ -50,13 +61,14 @@ def mark_several(
     ----------
     items : uint8[] or uint16[]
     first : int
-    sides : tuple of (bool, bool, int, int)
-        Whether each entry has a first and a last label; the common one; the greatest number.
+    sides : tuple of (bool, bool, int, int, int)
+        Whether each entry has a first and a last label; the common one; the greatest number; numbers of
+        each sort.
     several : tuple of (int, int)
         First and last + 1 entry of the event.
     """
-    has_first, has_last, common, top = sides
-    last = first + entry_count if has_first else first
+    has_first, has_last, common, top, size = sides
+    last = first + size if has_first else first
     for entry in range(entry_count):
         lo = np.int64(items[first + entry]) if has_first else common
         hi = top - np.int64(items[last + entry]) if has_last else common
@@ -78,9 +90,28 @@ def uniform_parts(at: Any, entry_count: Any, blob: Any) -> Any:
 
 
 @leaf
-def mark_uniform(parts: Any, entry_count: Any, blobs: Any, facts: Any, entry_label: Any, mark: Any) -> None:
-    """Clear the marks of the entries that a uniform column fails."""
+def reach_of(parts: Any, entry_count: Any, blobs: Any, facts: Any) -> Any:
+    """Return how many of the first entries may pass a column, which may be sorted; all others fail it."""
+    code, _, data, _ = parts
+    label = np.int64(facts.label_of[Index(code >> COLUMN_SHIFT)])
+    if (code & COLUMN_SORTED) == 0 or label == SEVERAL:
+        return np.int64(entry_count)
+    is_wide = (code & COLUMN_WIDE) != 0
+    top = np.int64(HALF_MAX if is_wide else BYTE_MAX)
+    bound = label if (code & COLUMN_FIRST) != 0 else top - label
+    if is_wide:
+        return count_below(blobs.half, 2 * data, bound, entry_count)
+    return count_below(blobs.byte, 4 * data, bound, entry_count)
+
+
+@leaf
+def mark_uniform(parts: Any, counts: Any, blobs: Any, facts: Any, entry_label: Any, mark: Any) -> None:
+    """Clear the marks of the entries that a uniform column fails.
+
+    `counts` are the section's entries, and how many of the first are looked at.
+    """
     code, common, data, _ = parts
+    entry_count, reach = counts
     attribute = code >> COLUMN_SHIFT
     label = np.int64(facts.label_of[Index(attribute)])
     has_first, has_last = (code & COLUMN_FIRST) != 0, (code & COLUMN_LAST) != 0
@@ -89,26 +120,26 @@ def mark_uniform(parts: Any, entry_count: Any, blobs: Any, facts: Any, entry_lab
     first = 2 * data if is_wide else 4 * data
     if label == SEVERAL:
         several = facts.several[2 * attribute], facts.several[2 * attribute + 1]
-        sides = has_first, has_last, common, top
+        sides = has_first, has_last, common, top, entry_count
         if is_wide:
-            mark_several(blobs.half, first, sides, several, entry_count, entry_label, mark)
+            mark_several(blobs.half, first, sides, several, reach, entry_label, mark)
         else:
-            mark_several(blobs.byte, first, sides, several, entry_count, entry_label, mark)
+            mark_several(blobs.byte, first, sides, several, reach, entry_label, mark)
     elif (not has_first and label < common) or (not has_last and label > common):
-        for entry in range(entry_count):
+        for entry in range(reach):
             mark[Index(entry)] = 0
     elif is_wide:
         if has_first:
-            mark_below(blobs.half, first, label, entry_count, mark)
+            mark_below(blobs.half, first, label, reach, mark)
             first += entry_count
         if has_last:
-            mark_below(blobs.half, first, top - label, entry_count, mark)
+            mark_below(blobs.half, first, top - label, reach, mark)
     else:
         if has_first:
-            mark_below(blobs.byte, first, label, entry_count, mark)
+            mark_below(blobs.byte, first, label, reach, mark)
             first += entry_count
         if has_last:
-            mark_below(blobs.byte, first, top - label, entry_count, mark)
+            mark_below(blobs.byte, first, top - label, reach, mark)
 
 
 @leaf
@@ -127,13 +158,15 @@ def uniform_hold(at: Any, shape: Any, blobs: Any, facts: Any, entry_label: Any, 
     """
     columns, entry_count = shape
     survivor, mark, mark_word = kept
-    word_count = (entry_count + 7) >> 3
-    mark_word[Index(word_count - 1)] = 0
-    for entry in range(entry_count):
+    parts = uniform_parts(at, entry_count, blobs.word)
+    reach = reach_of(parts, entry_count, blobs, facts)
+    word_count = (reach + 7) >> 3
+    mark_word[Index(max(word_count - 1, 0))] = 0
+    for entry in range(reach):
         mark[Index(entry)] = 1
     for _ in range(columns):
         parts = uniform_parts(at, entry_count, blobs.word)
-        mark_uniform(parts, entry_count, blobs, facts, entry_label, mark)
+        mark_uniform(parts, (entry_count, reach), blobs, facts, entry_label, mark)
         at = parts[3]
     count = np.int64(0)
     for word in range(word_count):
