@@ -25,9 +25,9 @@ A uniform column is checked by a loop over neighbouring bytes (halves of words w
     attribute << COLUMN_SHIFT | SORTED | WIDE | FIRST | LAST | common | n first labels | n (MAX - last labels)
 
 With SORTED the entries of the section ascend by the first number of the column, so that those that may hold
-are the first ones. Without FIRST all entries have the first label `common`, and no first labels follow; likewise LAST; with both
-there is no `common`. Last labels are stored as their distance from the largest number, so that either is a
-comparison by ``<=``. The data are filled up to whole words with zeros.
+are the first ones. Without FIRST all entries have the first label `common`, and no first labels follow;
+likewise LAST; with both there is no `common`. Last labels are stored as their distance from the largest
+number, so that either is a comparison by ``<=``. The data are filled up to whole words with zeros.
 """
 
 from __future__ import annotations

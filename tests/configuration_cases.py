@@ -46,6 +46,7 @@ def make_problem(
         predicate_attribute=attribute.astype(np.int32),
         predicate_is_point=lo == hi,
         predicate_is_range=np.ones(len(lo), bool),
+        predicate_is_flag=lo == hi,
         predicate_member_count=(lo == hi).astype(np.int32),
         predicate_lo=(FIRST_NUMBER_LABEL + 2 * lo + 1).astype(np.int32),
         predicate_hi=(FIRST_NUMBER_LABEL + 2 * hi + 1).astype(np.int32),

@@ -7,7 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from pubsub_cluster.shm import blob as form
 from pubsub_cluster.workers.kernels import constants as kernels
+from pubsub_cluster.workers.kernels.tables import Blobs, Facts, Kept
+from pubsub_cluster.workers.kernels.tables import Tests as LabelTests
 
 WAYS, TABLES, EVENTS = 6, 4, 5
 
@@ -83,13 +86,36 @@ def test_check_columns(random: np.random.Generator, column_count: int) -> None:
     assert survivor[:count].tolist() == expected.tolist() != []
 
 
-def test_check_intervals(random: np.random.Generator) -> None:
-    """Entries survive whose interval holds the label, or does not when negated."""
+def test_check_sections(random: np.random.Generator) -> None:
+    """Entries survive whose interval holds the label, mixed (or does not, when negated) or in a column."""
     lo = random.integers(0, 50, 40)
     code = random.integers(0, 2 * WAYS, 40)
-    blob = np.stack((code, lo, lo + 20)).astype(np.int32)
     label = random.integers(0, 70, WAYS).astype(np.int32)
+    mixed = np.concatenate(
+        ([40 | 1 << form.INTERVAL_SHIFT], np.stack((code, lo, lo + 20), axis=1).reshape(-1))
+    )
     inside = (lo <= label[code >> 1]) & (label[code >> 1] <= lo + 20)
-    survivor = np.zeros(40, np.int32)
-    count = kernels.check_intervals(blob.reshape(-1), label, survivor)
-    assert survivor[:count].tolist() == np.flatnonzero(inside != (code & 1 == 1)).tolist() != []
+    expected = np.count_nonzero(inside != (code & 1 == 1))
+    assert check(mixed.astype(np.int32), label) == expected > 0
+    last = np.sort(form.BYTE_MAX - lo).astype(np.uint8)
+    least = int(np.argmin(label))
+    for kind in (form.COLUMN_LAST, form.COLUMN_LAST | form.COLUMN_SORTED):
+        head = np.array([40 | 1 << form.UNIFORM_SHIFT, least << form.COLUMN_SHIFT | kind, 1], np.int32)
+        assert (
+            check(np.concatenate((head, last.view(np.int32))), label)
+            == np.count_nonzero(label[least] <= lo)
+            > 0
+        )
+
+
+def check(word: np.ndarray, label: np.ndarray) -> int:
+    """Check one section; return how many entries hold."""
+    none, mark = np.zeros(0, np.int32), np.zeros(8, np.int64)
+    blobs = Blobs(word, word.view(np.uint16), word.view(np.uint8))
+    given = (
+        LabelTests(none, np.zeros(1, np.int32), none),
+        Facts(label, np.zeros(2 * WAYS, np.int64), np.zeros(0, np.uint8)),
+        none,
+    )
+    kept = Kept(np.zeros(48, np.int32), mark.view(np.uint8), mark)
+    return int(kernels.check_sections(np.zeros(1, np.int64), 1, blobs, given, kept))

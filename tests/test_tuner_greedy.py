@@ -26,7 +26,7 @@ from pubsub_cluster.tuner.greedy import Search, choose_configuration
 from pubsub_cluster.tuner.slices import choose_slices, find_cells, formula_8
 
 A, B, C, D = range(4)
-CHECKS = CostConstants(*[0.0] * 8)._replace(entry_ns=1.0)
+CHECKS = CostConstants(*[0.0] * 11)._replace(entry_ns=1.0)
 """Counts subscription checks, nothing else."""
 
 

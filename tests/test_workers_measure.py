@@ -38,6 +38,3 @@ def test_timed_kernels_find_what_is_there() -> None:
     assert kernels.check_columns(1, columns, flag, survivor) == 2
     assert kernels.check_columns(2, columns, flag, survivor) == 1
     assert survivor[0] == 0
-    blob = np.array([0, 1, 2, 5, 5, 0, 9, 9, 3], np.int32)  # a0 in [5, 9], not a0 in [5, 9], a1 in [0, 3]
-    assert kernels.check_intervals(blob, np.array([7, 4], np.int32), survivor) == 1
-    assert kernels.check_intervals(blob, np.array([4, 3], np.int32), survivor) == 2

@@ -199,8 +199,7 @@ def model_table(sampled: Sampled, schema: TableSchema, fit: Fit, constants: Cost
     key_count = float(np.prod(np.maximum(sampled.distinct[rows], 1.0)))
     radix = float(np.prod(sampled.radix[rows]))
     load = max(float(sampled.weight[fit.column] @ fit.copies) / (key_count * sampled.shapes), 1e-9)
-    share = -float(np.expm1(-load)) / load
-    return TableModel(together / independent, overhead, key_count, radix, share * constants.cluster_ns)
+    return TableModel(together / independent, overhead, key_count, radix, load)
 
 
 def assign_clauses(

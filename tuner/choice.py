@@ -15,7 +15,7 @@ from pubsub_cluster.tuner.access import Ways
 from pubsub_cluster.tuner.configuration import Configuration, Problem
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.greedy import choose_configuration
-from pubsub_cluster.tuner.predicates import Predicates
+from pubsub_cluster.tuner.predicates import FLAG_COLUMN, Predicates
 from pubsub_cluster.tuner.source import Clauses
 from pubsub_cluster.tuner.statistics import LabelStatistics
 
@@ -76,6 +76,7 @@ def make_problem(
         predicate_attribute=predicates.attribute.astype(np.int32),
         predicate_is_point=is_point,
         predicate_is_range=is_interval,
+        predicate_is_flag=predicates.column == FLAG_COLUMN,
         predicate_member_count=members.astype(np.int32),
         predicate_lo=predicates.lo.astype(np.int32),
         predicate_hi=predicates.hi.astype(np.int32),

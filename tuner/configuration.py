@@ -83,6 +83,8 @@ class Problem(NamedTuple):
     predicate_is_point, predicate_is_range : bool[P]
         One label (``lo == hi``); an interval of labels without holes (a point is one too). Neither: a set, a
         set to be excepted, or a bit.
+    predicate_is_flag : bool[P]
+        Checked by a byte load: points, bits, and what else has a flag.
     predicate_member_count : int32[P]
         Labels under which it is registered by label: 1 for points, the members of a small set, otherwise 0.
     predicate_lo, predicate_hi : int32[P]
@@ -105,6 +107,7 @@ class Problem(NamedTuple):
     predicate_attribute: I4
     predicate_is_point: Bools
     predicate_is_range: Bools
+    predicate_is_flag: Bools
     predicate_member_count: I4
     predicate_lo: I4
     predicate_hi: I4

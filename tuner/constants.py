@@ -1,9 +1,10 @@
 """Constants of the cost model: what the steps of matching cost on a machine, in nanoseconds and bytes.
 
-The papers' K_r, C_h and K_h (RR-4089, section 3.1.1) with three more for what they fold into `checking`: the
-way to a cluster, an entry of it, and a further residual. `workers.measure` times such steps on this machine;
-the tuner starts it by module name, since it runs no kernels itself. The defaults are a measurement on a
-2.3 GHz Xeon.
+The papers' K_r, C_h and K_h (RR-4089, section 3.1.1) with more for what they fold into `checking`: the way to
+a cluster, a section that is more than flags, an entry, a further residual, and the forms that ranges stand in
+(`shm.blob`): mixed intervals, checked until one fails, and uniform columns, checked for all entries at once.
+`workers.measure` times such steps on this machine; the tuner starts it by module name, since it runs no
+kernels itself. The defaults are a measurement on a 2.3 GHz Xeon.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ class CostConstants(NamedTuple):
         Per further residual that is evaluated.
     interval_ns : float
         What an interval or a set costs beyond a flag.
+    section_ns : float
+        What going through a section that has more than flags costs beyond `cluster_ns`.
+    column_ns : float
+        Per uniform column of such a section, however few entries it has.
+    uniform_ns : float
+        Per entry and uniform column.
     """
 
     table_ns: float = 3.0
@@ -46,7 +53,10 @@ class CostConstants(NamedTuple):
     cluster_ns: float = 22.0
     entry_ns: float = 1.5
     residual_ns: float = 1.5
-    interval_ns: float = 7.0
+    interval_ns: float = 2.0
+    section_ns: float = 15.0
+    column_ns: float = 7.0
+    uniform_ns: float = 0.2
 
     def probe_of(self, attribute_count: int, cell_count: int = 0) -> float:
         """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
+from pubsub_cluster.tuner.checking import Residuals, checking, shape_of, unlike_of
 from pubsub_cluster.tuner.configuration import Bools, Problem, TableSchema
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.slices import Cells
@@ -81,6 +82,10 @@ class Block(NamedTuple):
         Words of a cluster that all its literals would take.
     tests_max : float64[n]
         Residuals evaluated beyond the first, were there endlessly many that pass like the clause's own.
+    passing : float64[n]
+        Mean probability that a range holds.
+    unlike : float64[n]
+        Minus the logarithm of the share of clauses of the same shape that have ranges of the same attributes.
     cost : float64[n]
         Of the best slot, per event, nanoseconds.
     """
@@ -94,6 +99,8 @@ class Block(NamedTuple):
     flag_count: F8
     word_count: F8
     tests_max: F8
+    passing: F8
+    unlike: F8
     cost: F8
 
 
@@ -128,15 +135,15 @@ class TableModel(NamedTuple):
         Different keys that clauses could have, were they evenly spread.
     radix : float
         Numbers that keys are taken from.
-    reach_ns : float
-        Share of `cluster_ns` that an entry bears.
+    load : float
+        Entries per section, as if keys were independent of each other.
     """
 
     joint: float
     overhead_ns: float
     key_count: float
     radix: float
-    reach_ns: float
+    load: float
 
 
 def schema_rows(schema: TableSchema) -> list[int]:
@@ -159,7 +166,7 @@ def find_ways_in(problem: Problem, cells: Cells) -> Ways:
         cells.cell,
         np.where(implies, probability, present),
         implies,
-        problem.predicate_is_point | (attribute < 0),
+        problem.predicate_is_flag,
         _residual_words(problem),
     )
 
@@ -188,12 +195,9 @@ def shape_count(problem: Problem, ways: Ways, weight: F8, clause: I8) -> float:
     A cluster holds clauses with equally many residuals of each sort.
     """
     count = np.diff(problem.clause_start)[clause]
-    predicate = problem.literal[expand_slices(problem.clause_start[clause], count)] >> 1
-    column = np.repeat(np.arange(len(clause)), count)
-    flags = np.bincount(column, ways.is_flag[predicate], len(clause))
-    words = np.bincount(column, ways.words[predicate], len(clause))
-    _, shape = np.unique(np.stack((count, flags, words)), axis=1, return_inverse=True)
-    share = np.bincount(shape.reshape(-1), weight) / max(float(weight.sum()), 1e-300)
+    literal = problem.literal[expand_slices(problem.clause_start[clause], count)]
+    shape = shape_of(count, literal, ways.is_flag, ways.words)
+    share = np.bincount(shape, weight) / max(float(weight.sum()), 1e-300)
     return 1.0 / max(float(share @ share), 1e-9)
 
 
@@ -231,15 +235,21 @@ def make_block(
     passing = np.exp(log_total / np.maximum(count, 1))
     tests_max = passing / np.maximum(1.0 - passing, NU_LEAST)
     literal_count = count.astype(np.float64)
+    is_range = ~ways.is_flag[predicate]
+    range_count = np.maximum(np.bincount(column, is_range, len(clause)), 1.0)
+    passing = np.exp(np.bincount(column, np.log(passes) * is_range, len(clause)) / range_count)
 
     flags: F8 = np.bincount(column, ways.is_flag[predicate], len(clause)).astype(np.float64)
     words: F8 = np.bincount(column, ways.words[predicate], len(clause)).astype(np.float64)
     implied = ways.slot_implies[predicate].astype(np.float64)
-    through_slot = ways.slot_nu[predicate] * (
-        constants.cluster_ns * slot_share[predicate]
-        + _checking(literal_count[column] - implied, flags[column] - implied, tests_max[column], constants)
+    shape = shape_of(count, literal, ways.is_flag, ways.words)
+    unlike = unlike_of(count, literal, ways.is_flag, shape, problem.predicate_attribute)
+    residuals = Residuals(literal_count, flags, tests_max, passing, unlike)
+    load = 1.0 / np.maximum(slot_share[predicate], NU_LEAST) - 1.0
+    through_slot = ways.slot_nu[predicate] * checking(
+        residuals.of(column, implied), load, slot_share[predicate], constants
     )
-    cost = _checking(literal_count, flags, tests_max, constants)
+    cost = checking(residuals, 0.0, 0.0, constants)
     np.minimum.at(cost, column[positive], through_slot[positive])
 
     row_of = np.full(2 * problem.attribute_count + 2, -1, np.int32)
@@ -267,7 +277,8 @@ def make_block(
             mode,
         )
     row_count = np.count_nonzero(nu, axis=1).astype(np.int64)
-    return Block(clause, nu, at_literal, copies, row_count, literal_count, flags, words, tests_max, cost)
+    counts = literal_count, flags, words
+    return Block(clause, nu, at_literal, copies, row_count, *counts, tests_max, passing, unlike, cost)
 
 
 def _write_least(
@@ -328,19 +339,13 @@ def table_cost(block: Block, fit: Fit, label_count: int, model: TableModel, cons
     label_count : int
         Attributes of the schema by label, whose literals are no residuals.
     """
-    checking = model.reach_ns + checking_of(block, fit.column, label_count, constants)
-    return np.asarray(np.minimum(fit.nu * model.joint, 1.0) * checking)
+    entry_ns = checking_of(block, fit.column, label_count, model.load, constants)
+    return np.asarray(np.minimum(fit.nu * model.joint, 1.0) * entry_ns)
 
 
-def checking_of(block: Block, column: I8, label_count: int, constants: CostConstants) -> F8:
-    """Return what an entry costs in a cluster, with `label_count` literals looked up by label."""
-    left = block.literal_count[column] - label_count
-    return _checking(left, block.flag_count[column] - label_count, block.tests_max[column], constants)
-
-
-def _checking(left: F8, flags_left: F8, tests_max: F8, constants: CostConstants) -> F8:
-    """Cost an entry with so many residuals, flags first; `tests_max` bounds those after the first."""
-    further = np.minimum(np.maximum(left - 1.0, 0.0), tests_max)
-    is_dear = (flags_left < 0.5) & (left > 0.5)
-    per_test = np.where(is_dear, constants.interval_ns, 0.0)
-    return np.asarray(constants.entry_ns + per_test + (constants.residual_ns + per_test) * further)
+def checking_of(block: Block, column: I8, label_count: int, load: float, constants: CostConstants) -> F8:
+    """Return what an entry costs in a table with so many entries per section, its share of the way there
+    included; `label_count` of its literals are looked up by label."""
+    load = max(load, NU_LEAST)
+    whole = Residuals(block.literal_count, block.flag_count, block.tests_max, block.passing, block.unlike)
+    return checking(whole.of(column, label_count), load, -float(np.expm1(-load)) / load, constants)

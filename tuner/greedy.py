@@ -223,16 +223,20 @@ class Search:
         pays = self._can[:, column] @ (cost * weight).astype(np.float32)
         pays[[row for row, way in self._way_of.items() if any(way >> 1 == one >> 1 for one in ways)]] = 0.0
         rows = np.flatnonzero(pays > constants.table_ns)
+        if not len(rows):
+            return
         with_row = self._block.nu[rows][:, column]
         label_count = sum(1 for way in ways if not way & 1)
-        checking = checking_of(self._block, column, label_count, constants)
         known = [self._sampled.row_of[way] for way in ways]
         key_count = float(np.prod(self._sampled.distinct[known])) * self._sampled.distinct[rows]
         radix = float(np.prod(self._sampled.radix[known])) * self._sampled.radix[rows]
         clusters = np.maximum(key_count, 1.0) * self._sampled.shapes
         load = np.maximum((with_row > 0.0) @ weight / clusters, 1e-9)
-        reach = constants.cluster_ns * -np.expm1(-load) / load
-        gain = np.where(with_row > 0.0, cost - with_row * nu * (checking + reach[:, None]), 0.0)
+        levels, level = np.unique(np.rint(np.log2(load)), return_inverse=True)
+        entry_ns = np.array(
+            [checking_of(self._block, column, label_count, 2.0**one, constants) for one in levels.tolist()]
+        )
+        gain = np.where(with_row > 0.0, cost - with_row * nu * entry_ns[level.reshape(-1)], 0.0)
         moves = gain > 0.0
         gained, entries = np.where(moves, gain, 0.0) @ weight, moves @ weight
         before = self._words[column]

@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from pubsub_cluster.shm.blob import COLUMN_LAST, COLUMN_SHIFT, HEAD_NARROW, INTERVAL_SHIFT, UNIFORM_SHIFT
 from pubsub_cluster.shm.code_space import U1
 from pubsub_cluster.shm.lifeline import tie_to_parent
 from pubsub_cluster.workers.kernels import constants as kernels
+from pubsub_cluster.workers.kernels.tables import Blobs, Facts, Kept, Tests
 
 NICENESS = 10  # what starts beside it comes first
 REPETITIONS = 5
@@ -30,7 +32,10 @@ BLOB_WORDS, CLUSTERS, GROUP = 1 << 24, 1 << 16, 32
 ENTRIES, LITERALS, COLUMNS = 2_048, 1_024, 5
 PASSES_ONE_IN = 35
 CELL_PARTS, CELL_PLACES = 3, 1 << 16
-INTERVAL_ENTRIES, LABELS = 1 << 17, 2_000
+SECTION_WORDS, SECTION_COLUMNS, SECTION_LABELS = 1 << 23, 4, 250
+SECTIONS_MAX = 1 << 15
+FEW, SOME, MANY = 4, 16, 2_000
+"""Entries of small, middling and large sections."""
 
 
 def measure_steps(scale: float = 1.0) -> dict[str, float]:
@@ -55,7 +60,7 @@ def measure_steps(scale: float = 1.0) -> dict[str, float]:
         "cluster_ns": max(cluster_ns - entry_ns, 0.1),
         "entry_ns": entry_ns,
         "residual_ns": residual_ns,
-        "interval_ns": max(_check_intervals(random) - entry_ns, 0.1),
+        **_sections(random, int(SECTION_WORDS * scale), cluster_ns, entry_ns),
     }
 
 
@@ -130,14 +135,73 @@ def _check(random: np.random.Generator) -> tuple[float, float]:
     return entry_ns, max((more - one) / (ENTRIES * (COLUMNS - 1)), 0.05)
 
 
-def _check_intervals(random: np.random.Generator) -> float:
-    """Time intervals of a tenth of their attribute's labels."""
-    lo = random.integers(0, LABELS - LABELS // 10, INTERVAL_ENTRIES)
-    code = 2 * random.integers(0, WAYS, INTERVAL_ENTRIES)
-    blob = np.concatenate((code, lo, lo + LABELS // 10)).astype(np.int32)
-    label_of = random.integers(0, LABELS, WAYS).astype(np.int32)
-    survivor = np.zeros(INTERVAL_ENTRIES, np.int32)
-    return _shortest_ns(lambda: kernels.check_intervals(blob, label_of, survivor)) / INTERVAL_ENTRIES
+def _sections(
+    random: np.random.Generator, words: int, cluster_ns: float, entry_ns: float
+) -> dict[str, float]:
+    """Time sections of ranges: of mixed attributes, few and some; in uniform columns, few and many."""
+    mixed = [_mixed_sections(random, words, size) for size in (FEW, SOME)]
+    per_entry = max((mixed[1] - mixed[0]) / (SOME - FEW), 0.05)
+    section_ns = max(mixed[0] - FEW * per_entry, 0.1)
+    uniform = [_uniform_sections(random, words, size) for size in (FEW, MANY)]
+    uniform_ns = max((uniform[1] - uniform[0]) / ((MANY - FEW) * SECTION_COLUMNS), 0.01)
+    column_ns = (uniform[0] - section_ns) / SECTION_COLUMNS - FEW * uniform_ns
+    return {
+        "interval_ns": max(per_entry - entry_ns, 0.1),
+        "section_ns": max(section_ns - cluster_ns, 0.1),
+        "column_ns": max(column_ns, 0.1),
+        "uniform_ns": uniform_ns,
+    }
+
+
+def _mixed_sections(random: np.random.Generator, words: int, size: int) -> float:
+    """Time sections of about `size` entries, whose intervals hold for a tenth of the labels."""
+    most = size + size // 2
+    count, width = _sections_of(words, 1 + SECTION_COLUMNS * ((3 * most + 1) // 2))
+    blob = np.zeros((count, width), np.int32)
+    half = blob[:, 1:].reshape(-1).view(np.uint16).reshape(count, -1)
+    # Columns follow each other in whole triples, since sections have an even number of entries.
+    half[:, 0::3] = 2 * random.integers(0, WAYS, half[:, 0::3].shape)
+    lo = random.integers(1, SECTION_LABELS - SECTION_LABELS // 10, half[:, 1::3].shape)
+    half[:, 1::3] = lo
+    half[:, 2::3] = (lo + SECTION_LABELS // 10)[:, : half[:, 2::3].shape[1]]
+    blob[:, 1:] = half.reshape(-1).view(np.int32).reshape(count, -1)
+    entries = 2 * random.integers(size // 4, size - size // 4 + 1, count)
+    blob[:, 0] = entries | SECTION_COLUMNS << INTERVAL_SHIFT | HEAD_NARROW
+    return _section_ns(random, blob)
+
+
+def _uniform_sections(random: np.random.Generator, words: int, size: int) -> float:
+    """Time sections of one-sided ranges that hold for half of the labels."""
+    column = 2 + size // 4
+    count, width = _sections_of(words, 1 + SECTION_COLUMNS * column)
+    blob = random.integers(0, 1 << 31, (count, width)).astype(np.int32)
+    blob[:, 0] = size | SECTION_COLUMNS << UNIFORM_SHIFT
+    for number in range(SECTION_COLUMNS):
+        blob[:, 1 + number * column] = number << COLUMN_SHIFT | COLUMN_LAST
+        blob[:, 2 + number * column] = 1
+    return _section_ns(random, blob)
+
+
+def _sections_of(words: int, width: int) -> tuple[int, int]:
+    """Return how many sections of a width take about so many words, and the width."""
+    return max(words // width, GROUP), width
+
+
+def _section_ns(random: np.random.Generator, blob: Any) -> float:
+    """Time sections in random order."""
+    word = blob.reshape(-1)
+    blobs = Blobs(word, word.view(np.uint16), word.view(np.uint8))
+    none = np.zeros(0, np.int32)
+    tests = Tests(none, np.zeros(1, np.int32), none)
+    label = random.integers(SECTION_LABELS // 4, SECTION_LABELS // 2, WAYS).astype(np.int32)
+    facts = Facts(label, np.zeros(2 * WAYS, np.int64), np.zeros(0, np.uint8))
+    mark = np.zeros(MANY + 64, np.int64)
+    kept = Kept(np.zeros(MANY + 64, np.int32), mark.view(np.uint8), mark)
+    start = random.permutation(len(blob))[:SECTIONS_MAX].astype(np.int64) * blob.shape[1]
+    start = start[: len(start) // GROUP * GROUP]
+    given = tests, facts, none
+    ns = _shortest_ns(lambda: kernels.check_sections(start, GROUP, blobs, given, kept))
+    return ns / len(start)
 
 
 def _flags(random: np.random.Generator) -> U1:

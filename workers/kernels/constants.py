@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from pubsub_cluster.workers.kernels._jit import kernel
+from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.prefetch import prefetch
+from pubsub_cluster.workers.kernels.probe import LINE_WORDS
 
 
 @kernel
@@ -146,22 +148,22 @@ def check_columns(column_count: Any, blob: Any, flag: Any, survivor: Any) -> Any
 
 
 @kernel
-def check_intervals(blob: Any, label_of: Any, survivor: Any) -> Any:
-    """Reduce all entries of one cluster by an interval column, as `check.interval_holds` does.
+def check_sections(start: Any, group: Any, blobs: Any, given: Any, kept: Any) -> Any:
+    """Ask for `group` sections, then check each of them; return how many entries hold.
 
     Parameters
     ----------
-    blob : int32[3 * entries]
-        ``2 * attribute + negated``, first and last labels.
-    label_of : int32[attributes]
-    survivor : int32[entries]
+    start : int64[n]
+        Words of their heads.
+    group : int
+    blobs, given, kept
+        As in `check.check_section`.
     """
-    entry_count = survivor.shape[0]
-    count = 0
-    for entry in range(entry_count):
-        code = blob[entry]
-        label = label_of[code >> 1]
-        inside = (blob[entry_count + entry] <= label) & (label <= blob[2 * entry_count + entry])
-        survivor[count] = entry
-        count += 1 if inside != ((code & 1) == 1) else 0
-    return count
+    found = 0
+    for first in range(0, start.shape[0] - group + 1, group):
+        for at in range(first, first + group):
+            prefetch(blobs.word, start[at])
+            prefetch(blobs.word, start[at] + LINE_WORDS)
+        for at in range(first, first + group):
+            found += check_section(start[at], blobs, given, kept)[0]
+    return found

@@ -21,7 +21,11 @@ from pubsub_cluster.shm.blob import (
     HALF_MAX,
 )
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.tables import SEVERAL, Index
+
+LINE_WORDS, LINES_ASKED, LINES_MORE = 16, 32, 512
+"""Words of a line of memory; words of a section that were asked for before; and at most now."""
 
 
 @kernel
@@ -158,6 +162,8 @@ def uniform_hold(at: Any, shape: Any, blobs: Any, facts: Any, entry_label: Any, 
     """
     columns, entry_count = shape
     survivor, mark, mark_word = kept
+    for line in range(at + LINES_ASKED, at + min((columns * entry_count) >> 2, LINES_MORE), LINE_WORDS):
+        prefetch(blobs.word, line)
     parts = uniform_parts(at, entry_count, blobs.word)
     reach = reach_of(parts, entry_count, blobs, facts)
     word_count = (reach + 7) >> 3
