@@ -19,7 +19,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
-from pubsub_cluster.shm.blob import TABLE_DIRECT
+from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, empty_layout, frozen
@@ -33,7 +33,7 @@ from pubsub_cluster.workers.kernels import match as match_kernels
 from pubsub_cluster.workers.kernels import observe as observe_kernels
 from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.kernels.tables import (
-    CURSOR_SIZE,
+    CURSOR_AND_EVENTS,
     NO_DIGIT,
     PENDING_MAX,
     TABLE_GROUPS,
@@ -56,7 +56,6 @@ ROWS_MIN = 4_096
 ENTRIES_MIN = 256
 OPTIONS_PER_ENTRY = 3
 """A value has one digit by label and two by cell."""
-
 
 _NONE = frozen(np.zeros(0, np.int32))
 _match_events = Settled(match_kernels.match_events)
@@ -104,9 +103,13 @@ def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
     return MatchTables(
         **groups,
         attribute_table=frozen(layout.attribute_table),
+        table_attribute=frozen(np.flatnonzero(np.diff(layout.attribute_table)).astype(np.int32)),
+        part_codes=frozen(np.unique(layout.part_code)),
         blobs=Blobs(blob, frozen(blob.view(np.uint16)), frozen(blob.view(np.uint8))),
         row_many=frozen(layout.row_many),
         many_max=int(layout.row_many.max(initial=0)),
+        has_labels=4 * layout.flag_count < len(layout.predicate_test),
+        is_exact=not (layout.table_mode & TABLE_INEXACT).any(),
         partition_mine=kernel_input(partition_mine, np.uint8),
     )
 
@@ -127,7 +130,8 @@ def match_scratch(layout: LayoutView) -> Scratch:
             np.zeros(2 * attribute_count, np.int32),
             np.zeros(OPTIONS_PER_ENTRY * ENTRIES_MIN, np.int32),
         ),
-        cursor=np.zeros(CURSOR_SIZE, np.int64),
+        cursor=np.zeros(CURSOR_AND_EVENTS, np.int64),
+        raised=np.zeros(2 * ENTRIES_MIN, np.int32),
         key=np.zeros(PENDING_MAX, np.int64),
         probes=Probes(pending[0], pending[1], pending[2], np.zeros(PENDING_MAX, np.int32), pending[3]),
         places=Places(*pending[4:]),
@@ -212,7 +216,8 @@ class _Base:
             self._entries_max = 2 * entries_max
             options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
             digits = self._scratch.digits._replace(option_digit=options)
-            self._scratch = self._scratch._replace(digits=digits)
+            raised = np.zeros(2 * self._entries_max, np.int32)
+            self._scratch = self._scratch._replace(digits=digits, raised=raised)
 
 
 class _Generation(NamedTuple):

@@ -29,8 +29,8 @@ from pubsub_cluster.shm.blob import (
 from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
 from pubsub_cluster.workers.kernels.check import interval_words
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
-from pubsub_cluster.workers.kernels.scatter import clear, scatter, set_flags
-from pubsub_cluster.workers.kernels.tables import CURSOR_ENTRY, CURSOR_SIZE, PAIR_FAILS, PAIR_HOLDS
+from pubsub_cluster.workers.kernels.scatter import clear_digits, write_digits
+from pubsub_cluster.workers.kernels.tables import CURSOR_SIZE
 from pubsub_cluster.workers.kernels.uniform import uniform_parts
 
 PROBES, PLACES, CANDIDATES = 0, 1, 2
@@ -119,28 +119,22 @@ def observe_events(
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
-    bits = events.bit_start, events.bit
     points, areas, blob, mine = tables.points, tables.areas, tables.blobs.word, tables.partition_mine
-    facts, flag_pair, digits = scratch.facts, scratch.flag_pair, scratch.digits
+    digits = scratch.digits
     cursor, probes, places = scratch.cursor, scratch.probes, scratch.places
-    keyed = tables.parts, areas, tables.attribute_table, points.attribute_point
-    probing = digits, probes, scratch.key, cursor
-    has_cells = tables.slices.slice_label.shape[0] != 0
+    keyed = tables.parts, areas, tables.attribute_table, tables.table_attribute, points.attribute_point
     slotted = tables.slots, points, blob
     seen = places, blob
     for event in range(stop):
-        scatter(event, points, tables.slices, entries, facts, flag_pair, digits)
-        set_flags(
-            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_HOLDS)
-        )
+        clear_digits(event - 1, entries, tables.part_codes, digits.digit_of)
+        write_digits(event, points, tables.slices, entries, (scratch.raised, 0), digits)
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
-        cursor[CURSOR_ENTRY] = entries[0][event]
-        entry_stop = entries[0][event + 1]
         tables_done = False
         while not tables_done:
-            direct_count, hash_count, tables_done = collect_probes(
-                entry_stop, events.entry_attribute, keyed, probing, mine, how
+            probing = digits, probes, scratch.key, cursor, tables_done
+            (direct_count, hash_count), tables_done = collect_probes(
+                event, entries, keyed, probing, mine, how
             )
             # One at a time, so that it is known which table a place belongs to.
             for number in range(direct_count):
@@ -161,7 +155,3 @@ def observe_events(
         while not done:
             pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
             add_places(np.int64(slots), np.int64(0), pending, seen, work)
-        set_flags(
-            event, entries, bits, points.attribute_point, tables.flags, flag_pair, np.uint16(PAIR_FAILS)
-        )
-        clear((entries[0][event], entry_stop), entries[1], has_cells, facts.label_of, flag_pair, digits)

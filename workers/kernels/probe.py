@@ -1,9 +1,10 @@
 """Probes: from an event's labels to the places of the blob that may hold its matches.
 
-First `scatter` has written what the event is into scratch. Then the tables that hang off its attributes are
-probed (`collect_probes`): keys are computed and their places asked for, then read (`resolve_probes`), and the
-blob is asked for. Clusters of slots join there (`collect_slots`). Each of these stops when the pending lists
-are full and goes on from `Scratch.cursor`, so that a few kilobytes of scratch do for any event.
+First `write_digits` has written what keys are made of into scratch. Then the tables that hang off its
+attributes are probed (`collect_probes`): keys are computed and their places asked for, then read
+(`resolve_probes`), and the blob is asked for. Clusters of slots join there (`collect_slots`). Each of these
+stops when the pending lists are full and goes on from `Scratch.cursor`, so that a few kilobytes of scratch do
+for any event.
 
 Several values, and the two cells of one value, are *options*; a table is probed with every combination of
 its parts' options, or, where those outnumber its keys, its keys are gone through.
@@ -184,36 +185,54 @@ def add_probe(probe: Any, counts: Any, areas: Any, mine: Any, probes: Any, how: 
 
 
 @leaf
-def collect_probes(
-    entry_stop: Any, entry_attribute: Any, keyed: Any, probing: Any, mine: Any, how: Any
-) -> Any:
+def is_missing(attribute: Any, digit_of: Any) -> Any:
+    """Say whether an event has no digit of an attribute that tables hang off."""
+    code = 2 * attribute
+    return (digit_of[Index(code)] & digit_of[Index(code + 1)]) == NO_DIGIT
+
+
+@leaf
+def collect_probes(event: Any, entries: Any, keyed: Any, probing: Any, mine: Any, how: Any) -> Any:
     """Add probes of an event from `cursor` on until there are no more or no more room.
 
     Parameters
     ----------
-    entry_stop : int
-        Of the event.
-    entry_attribute : int32[]
+    event : int
+    entries : tuple
+        `entry_start`, `entry_attribute` and `entry_label` of EventTables.
     keyed : tuple
-        Parts, Areas, `attribute_table`, `attribute_point`.
+        Parts, Areas, `attribute_table`, `table_attribute`, `attribute_point`.
     probing : tuple
-        Digits, Probes, `key`, `cursor`.
+        Digits, Probes, `key`, `cursor`, and whether all have been added before.
     mine, how
         As in `add_probe`.
 
     Returns
     -------
-    tuple of (int, int, bool)
+    tuple of ((int, int), bool)
         Pending direct and hash probes, and whether all have been added.
     """
-    parts, areas, attribute_table, attribute_point = keyed
-    digits, probes, scratch_key, cursor = probing
+    parts, areas, attribute_table, table_attribute, attribute_point = keyed
+    digits, probes, scratch_key, cursor, is_done = probing
+    entry_start, entry_attribute, _ = entries
     start = np.int64(cursor[CURSOR_TABLE])
     done = np.int64(cursor[CURSOR_COMBINATION])
     direct_count = np.int64(0)
     hash_count = np.int64(0)
-    for entry in range(cursor[CURSOR_ENTRY], entry_stop):
-        attribute = entry_attribute[Index(entry)]
+    # Whichever is shorter: the attributes that tables hang off, or those of the event.
+    first_entry = entry_start[event]
+    count = np.int64(entry_start[event + 1] - first_entry)
+    by_table = table_attribute.shape[0] <= count
+    if by_table:
+        count = np.int64(table_attribute.shape[0])
+    if is_done:
+        count = np.int64(0)
+    for number in range(cursor[CURSOR_ENTRY], count):
+        attribute = (
+            table_attribute[Index(number)] if by_table else entry_attribute[Index(first_entry + number)]
+        )
+        if by_table and is_missing(attribute, digits.digit_of):
+            continue
         table = max(start, np.int64(attribute_table[Index(attribute)]))
         stop = np.int64(attribute_table[Index(attribute + 1)])
         prefix = np.int64(0)
@@ -239,10 +258,10 @@ def collect_probes(
                 continue
             total = combination_count(table, parts, digits)
             if total > room and (total <= PENDING_MAX or room == 0):
-                cursor[CURSOR_ENTRY] = entry
+                cursor[CURSOR_ENTRY] = number
                 cursor[CURSOR_TABLE] = table
                 cursor[CURSOR_COMBINATION] = done
-                return direct_count, hash_count, False
+                return (direct_count, hash_count), False
             first = np.int64(0)
             found = total
             if total <= PENDING_MAX:
@@ -265,7 +284,7 @@ def collect_probes(
             table += 1 if done == 0 else 0
         # Other entries of the attribute find all its tables done.
         start = max(start, stop)
-    return direct_count, hash_count, True
+    return (direct_count, hash_count), True
 
 
 @leaf

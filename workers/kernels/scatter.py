@@ -1,4 +1,7 @@
-"""What an event is, written into scratch: labels, flags, and the digits of its part codes.
+"""What an event is, written into scratch: the digits of its part codes, then labels and flags.
+
+Digits are what its keys are made of, labels and flags what residuals are decided by. They are written apart:
+the keys of an event are computed while the one before is checked.
 
 Several values, and the two cells of one value, are *options* of a part code, listed in
 `Digits.option_digit`.
@@ -13,8 +16,6 @@ import numpy as np
 from pubsub_cluster.workers.kernels._jit import leaf, routine
 from pubsub_cluster.workers.kernels.tables import (
     NO_DIGIT,
-    PAIR_FAILS,
-    PAIR_HOLDS,
     SEVERAL,
     SEVERAL_DIGITS,
     Index,
@@ -57,14 +58,9 @@ def set_options(code: Any, first: Any, stop: Any, digits: Any) -> None:
 
 
 @routine
-def scatter_several(
-    attribute: Any, span: Any, room: Any, points: Any, entry_label: Any, facts: Any, digits: Any
-) -> Any:
-    """Note that an attribute has the entries of `span`, list their points; return the next free option."""
+def list_points(attribute: Any, span: Any, room: Any, points: Any, entry_label: Any, digits: Any) -> Any:
+    """List the points of the labels of the entries of `span`; return the next free option."""
     first, stop = span
-    facts.label_of[attribute] = SEVERAL
-    facts.several[2 * attribute] = first
-    facts.several[2 * attribute + 1] = stop
     digits.digit_of[2 * attribute] = NO_DIGIT
     at = np.int64(room)
     for entry in range(first, stop):
@@ -96,9 +92,7 @@ def list_cells(attribute: Any, span: Any, room: Any, slices: Any, entry_label: A
 
 
 @leaf
-def scatter_runs(
-    event: Any, has_cells: Any, points: Any, slices: Any, entries: Any, facts: Any, digits: Any
-) -> None:
+def list_options(event: Any, has_cells: Any, points: Any, slices: Any, entries: Any, digits: Any) -> None:
     """List the options of attributes with several values, and the cells of all."""
     entry_start, entry_attribute, entry_label = entries
     entry = entry_start[event]
@@ -112,36 +106,94 @@ def scatter_runs(
             entry += 1
         span = first, entry
         if entry - first > 1:
-            room = scatter_several(attribute, span, room, points, entry_label, facts, digits)
+            room = list_points(attribute, span, room, points, entry_label, digits)
         if has_cells and slices.slice_start[attribute + 1] > slices.slice_start[attribute]:
             room = list_cells(attribute, span, room, slices, entry_label, digits)
 
 
 @leaf
-def scatter(
-    event: Any, points: Any, slices: Any, entries: Any, facts: Any, flag_pair: Any, digits: Any
-) -> Any:
-    """Write labels, digits and flags of an event into scratch; say whether no attribute has several values.
+def write_digits(event: Any, points: Any, slices: Any, entries: Any, raised: Any, digits: Any) -> Any:
+    """Write the digits of an event into scratch and list its points, for `raise_flags`.
 
-    `entries` are `entry_start`, `entry_attribute` and `entry_label` of EventTables.
+    Parameters
+    ----------
+    event : int
+    points, slices : Points, Slices
+    entries : tuple
+        `entry_start`, `entry_attribute` and `entry_label` of EventTables.
+    raised : tuple of (int32[], int)
+        Where the points are listed, and from which item on.
+    digits : Digits
+
+    Returns
+    -------
+    tuple of (int, bool)
+        How many points there are, and whether no attribute has several values.
     """
     entry_start, entry_attribute, entry_label = entries
+    raised_point, room = raised
     previous = np.int32(-1)
     has_cells = slices.slice_label.shape[0] != 0
     is_single = True
+    count = np.int64(0)
     for entry in range(entry_start[event], entry_start[event + 1]):
         attribute = entry_attribute[Index(entry)]
-        label = entry_label[Index(entry)]
-        point = point_of(attribute, label, points)
-        if point >= 0:
-            flag_pair[Index(point)] = PAIR_HOLDS
-        facts.label_of[Index(attribute)] = label
+        point = point_of(attribute, entry_label[Index(entry)], points)
+        raised_point[Index(room + count)] = point
+        count += 1 if point >= 0 else 0
         digits.digit_of[Index(2 * attribute)] = point
         is_single &= attribute != previous
         previous = attribute
     if has_cells or not is_single:
-        scatter_runs(event, has_cells, points, slices, entries, facts, digits)
-    return is_single
+        list_options(event, has_cells, points, slices, entries, digits)
+    return count, is_single
+
+
+@leaf
+def clear_digits(event: Any, entries: Any, part_codes: Any, digit_of: Any) -> None:
+    """Undo `write_digits` of an event, -1 for whatever is there, as far as keys are made of it."""
+    entry_start, entry_attribute, _ = entries
+    if event < 0 or part_codes.shape[0] <= entry_start[event + 1] - entry_start[event]:
+        for at in range(part_codes.shape[0]):
+            digit_of[Index(part_codes[Index(at)])] = NO_DIGIT
+    else:
+        for entry in range(entry_start[event], entry_start[event + 1]):
+            code = 2 * entry_attribute[Index(entry)]
+            digit_of[Index(code)] = NO_DIGIT
+            digit_of[Index(code + 1)] = NO_DIGIT
+
+
+@leaf
+def write_labels(span: Any, entry_attribute: Any, entry_label: Any, facts: Any) -> None:
+    """Write the labels of the entries of `span` into scratch."""
+    first, stop = span
+    previous = np.int32(-1)
+    for entry in range(first, stop):
+        attribute = entry_attribute[Index(entry)]
+        label = entry_label[Index(entry)]
+        if attribute == previous:
+            if facts.label_of[Index(attribute)] != SEVERAL:
+                facts.several[Index(2 * attribute)] = entry - 1
+            facts.several[Index(2 * attribute + 1)] = entry + 1
+            label = np.int32(SEVERAL)
+        facts.label_of[Index(attribute)] = label
+        previous = attribute
+
+
+@leaf
+def clear_labels(span: Any, entry_attribute: Any, label_of: Any) -> None:
+    """Undo `write_labels`."""
+    first, stop = span
+    for entry in range(first, stop):
+        label_of[Index(entry_attribute[Index(entry)])] = 0
+
+
+@leaf
+def flag_points(raised: Any, pair: Any, flag_pair: Any) -> None:
+    """Write `pair` to the flags of listed points: `raised` is (points, first item, how many)."""
+    raised_point, room, count = raised
+    for at in range(room, room + count):
+        flag_pair[Index(raised_point[Index(at)])] = pair
 
 
 @leaf
@@ -167,27 +219,6 @@ def set_flags(
         flag_pair[base + bit[at]] = pair
     if flags.flag_test.shape[0] > 0:
         flag_tests(event, pair, flags, entries, flag_pair)
-
-
-@leaf
-def clear(
-    span: Any, entry_attribute: Any, has_cells: Any, label_of: Any, flag_pair: Any, digits: Any
-) -> None:
-    """Undo `scatter`, for the entries of `span`."""
-    first, stop = span
-    for entry in range(first, stop):
-        attribute = entry_attribute[Index(entry)]
-        code = Index(2 * attribute)
-        point = digits.digit_of[code]
-        if point >= 0:
-            flag_pair[Index(point)] = PAIR_FAILS
-        elif point == SEVERAL_DIGITS:
-            for option in range(digits.option_count[code]):
-                flag_pair[digits.option_digit[digits.option_start[code] + option]] = PAIR_FAILS
-        label_of[Index(attribute)] = 0
-        digits.digit_of[code] = NO_DIGIT
-        if has_cells:
-            digits.digit_of[Index(2 * attribute + 1)] = NO_DIGIT
 
 
 @leaf

@@ -30,6 +30,10 @@ PENDING_MAX = 256
 
 CURSOR_ENTRY, CURSOR_TABLE, CURSOR_COMBINATION, CURSOR_STEP, CURSOR_CLUSTER = 0, 1, 2, 3, 4
 CURSOR_SIZE = 5
+CURSOR_RAISED, CURSOR_SINGLE = 5, 7
+CURSOR_AND_EVENTS = 9
+"""Behind the cursor, of the last event with an even number and of the last with an odd one: how many points
+it has, and whether no attribute has several values."""
 
 
 class Points(NamedTuple):
@@ -114,6 +118,8 @@ class MatchTables(NamedTuple):
     flags: Any  # FlagLists
     slices: Any  # Slices
     attribute_table: Any  # int32[A+1]: first table that hangs off the attribute
+    table_attribute: Any  # int32[]: attributes that tables hang off, ascending
+    part_codes: Any  # int32[]: the distinct ones
     parts: Any  # Parts
     areas: Any  # Areas
     slots: Any  # Slots
@@ -122,6 +128,8 @@ class MatchTables(NamedTuple):
     programs: Any  # Programs
     row_many: Any  # uint8[R]
     many_max: Any  # int, the largest of row_many
+    has_labels: Any  # bool: some predicate has no flag
+    is_exact: Any  # bool: no two accesses have one key
     partition_mine: Any  # uint8[P], 1 for the partitions of this shard
 
 
@@ -157,7 +165,7 @@ class Facts(NamedTuple):
 
 
 class Digits(NamedTuple):
-    """What keys are computed from; between events `digit_of` is all `NO_DIGIT`."""
+    """What keys are computed from: while an event is probed, `digit_of` is right for all of `part_codes`."""
 
     digit_of: Any  # int32[2A]: by part code
     option_start: Any  # int32[2A]: by part code, for SEVERAL_DIGITS
@@ -196,7 +204,8 @@ class Scratch(NamedTuple):
     facts: Any  # Facts
     flag_pair: Any  # uint16[F]: the same memory as `Facts.flag`, both literals of a predicate at once
     digits: Any  # Digits
-    cursor: Any  # int64[CURSOR_SIZE]
+    cursor: Any  # int64[CURSOR_AND_EVENTS]
+    raised: Any  # int32[>= 2 * most entries of an event]: the points of two events, even and odd number
     key: Any  # int64[PENDING_MAX]
     probes: Any  # Probes
     places: Any  # Places
