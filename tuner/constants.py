@@ -66,7 +66,7 @@ class CostConstants(NamedTuple):
 
 DEFAULT_CONSTANTS = CostConstants()
 
-MEASURE_MODULE = "pubsub_cluster.workers.measure"
+MEASURE_MODULE = "pubsub_cluster.workers.measure_process"
 log = logging.getLogger("pubsub_cluster.tuner")
 
 

@@ -1,17 +1,12 @@
-"""Measurement of the cost model's constants on this machine; prints them as JSON.
+"""Measurement of the cost model's constants on this machine.
 
-Started by module name, ``python -m pubsub_cluster.workers.measure``, by the tuner soon after a start: the
-tuner itself runs no kernels. Benchmarks call `measure_steps`. Every step is timed as the shortest
-of some repetitions, so that a busy machine disturbs it little; all together take a fraction of a second once
-the kernels are compiled.
+In a process of its own (`workers.measure_process`): the tuner itself runs no kernels. Every step is timed as
+the shortest of some repetitions, so that a busy machine disturbs it little; all together take a fraction of a
+second once the kernels are compiled.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +15,9 @@ import numpy as np
 
 from pubsub_cluster.shm.blob import COLUMN_LAST, COLUMN_SHIFT, HEAD_NARROW, INTERVAL_SHIFT, UNIFORM_SHIFT
 from pubsub_cluster.shm.code_space import U1
-from pubsub_cluster.shm.lifeline import tie_to_parent
 from pubsub_cluster.workers.kernels import constants as kernels
 from pubsub_cluster.workers.kernels.tables import Blobs, Facts, Kept, Tests
 
-NICENESS = 10  # what starts beside it comes first
 REPETITIONS = 5
 EVENTS, WAYS, TABLES = 2_000, 64, 32
 AREA_PLACES = 1 << 23
@@ -206,19 +199,3 @@ def _section_ns(random: np.random.Generator, blob: Any) -> float:
 
 def _flags(random: np.random.Generator) -> U1:
     return np.asarray(random.integers(0, PASSES_ONE_IN, LITERALS) == 0, np.uint8)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Print the constants as one JSON object."""
-    parser = argparse.ArgumentParser(prog="pubsub_cluster.workers.measure")
-    parser.add_argument("--parent", type=int, default=None)
-    options = parser.parse_args(argv)
-    if options.parent is not None:
-        tie_to_parent(options.parent)
-        os.nice(NICENESS)
-    sys.stdout.write(json.dumps(measure_steps()) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
