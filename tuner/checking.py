@@ -19,6 +19,9 @@ SORTED_MIN = 64
 """As in `tuner.columns`."""
 
 ALIKE_LEAST = 1e-9
+MARKS_LISTED = 8
+"""Survivors of uniform columns are listed by going through so many marks at a time, where any is left."""
+
 UNIFORM_LEAST = 1e-3
 """Chances of a uniform section below this are nothing."""
 
@@ -95,7 +98,9 @@ def checking(own: Residuals, load: Any, share: Any, constants: CostConstants) ->
         return np.asarray(way * share + mixed)
     uniform = ranges * constants.column_ns * share
     uniform += constants.uniform_ns * (1.0 + np.maximum(ranges - 1.0, 0.0) * looked_at)
-    uniform += constants.residual_ns * own.passing**ranges * (own.flags > 0.5)
+    survive = own.passing**ranges
+    uniform += constants.entry_ns * np.minimum(MARKS_LISTED * survive, 1.0)
+    uniform += constants.residual_ns * survive * (own.flags > 0.5)
     return np.asarray(way * share + mixed + (uniform - mixed) * is_uniform)
 
 

@@ -41,7 +41,7 @@ class CostConstants(NamedTuple):
     section_ns : float
         What going through a section that has more than flags costs beyond `cluster_ns`.
     column_ns : float
-        Per uniform column of such a section, however few entries it has.
+        Per uniform column of such a section, whose memory is read anew, however few entries it has.
     uniform_ns : float
         Per entry and uniform column.
     """
@@ -55,7 +55,7 @@ class CostConstants(NamedTuple):
     residual_ns: float = 1.5
     interval_ns: float = 2.0
     section_ns: float = 15.0
-    column_ns: float = 7.0
+    column_ns: float = 35.0
     uniform_ns: float = 0.2
 
     def probe_of(self, attribute_count: int, cell_count: int = 0) -> float:

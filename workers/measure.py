@@ -27,8 +27,9 @@ PASSES_ONE_IN = 35
 CELL_PARTS, CELL_PLACES = 3, 1 << 16
 SECTION_WORDS, SECTION_COLUMNS, SECTION_LABELS = 1 << 23, 4, 250
 SECTIONS_MAX = 1 << 15
-FEW, SOME, MANY = 4, 16, 2_000
-"""Entries of small, middling and large sections."""
+FEW, SOME, HUNDRED, MANY = 4, 16, 128, 2_000
+"""Entries of sections: the smallest for mixed intervals; for uniform columns from so many on that each begins
+in memory of its own, which is what a column costs."""
 
 
 def measure_steps(scale: float = 1.0) -> dict[str, float]:
@@ -131,13 +132,13 @@ def _check(random: np.random.Generator) -> tuple[float, float]:
 def _sections(
     random: np.random.Generator, words: int, cluster_ns: float, entry_ns: float
 ) -> dict[str, float]:
-    """Time sections of ranges: of mixed attributes, few and some; in uniform columns, few and many."""
+    """Time sections of ranges: of mixed attributes, few and some; in uniform columns, a hundred and many."""
     mixed = [_mixed_sections(random, words, size) for size in (FEW, SOME)]
     per_entry = max((mixed[1] - mixed[0]) / (SOME - FEW), 0.05)
     section_ns = max(mixed[0] - FEW * per_entry, 0.1)
-    uniform = [_uniform_sections(random, words, size) for size in (FEW, MANY)]
-    uniform_ns = max((uniform[1] - uniform[0]) / ((MANY - FEW) * SECTION_COLUMNS), 0.01)
-    column_ns = (uniform[0] - section_ns) / SECTION_COLUMNS - FEW * uniform_ns
+    uniform = [_uniform_sections(random, words, size) for size in (HUNDRED, MANY)]
+    uniform_ns = max((uniform[1] - uniform[0]) / ((MANY - HUNDRED) * SECTION_COLUMNS), 0.01)
+    column_ns = (uniform[0] - section_ns) / SECTION_COLUMNS - HUNDRED * uniform_ns
     return {
         "interval_ns": max(per_entry - entry_ns, 0.1),
         "section_ns": max(section_ns - cluster_ns, 0.1),
