@@ -26,7 +26,8 @@ from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.shm.owner import list_segments
 
 SHM = Path("/dev/shm")
-IN_FLIGHT = 6
+IN_FLIGHT = 16
+"""Batches on their way: two tasks at each of two workers, of up to four batches each."""
 SINGLES_IN_FLIGHT = 64
 SINGLE_RATE = 1_000
 SINGLE_SECONDS = 5.0

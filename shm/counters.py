@@ -120,10 +120,10 @@ class CounterWriter:
         if not 0 <= slot_idx < reader.slot_count:
             raise SegmentError("no such slot of counters", seen=slot_idx, limit=reader.slot_count)
         first = slot_idx * len(reader.names)
-        self._words = family.column("value")
+        self._words = family.column("value").data.cast("B").cast("q")  # stores a number faster than an array
         self._word_idx = {name: (first + idx) * WORDS_PER_COUNTER for idx, name in enumerate(reader.names)}
         # Kept here too: the only writer need not read its own words back.
-        self._values = {name: int(self._words[idx]) for name, idx in self._word_idx.items()}
+        self._values = {name: self._words[idx] for name, idx in self._word_idx.items()}
         family.column("slot_pid")[slot_idx * WORDS_PER_COUNTER] = os.getpid()
 
     @classmethod

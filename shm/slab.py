@@ -70,6 +70,7 @@ class SlabReader:
     def __init__(self, family: FamilySegment) -> None:
         self._family = family
         self._header: tuple[bytes, dict[str, Any]] = (b"", {})
+        self._directory: tuple[bytes, list[tuple[int, int]]] = (b"", [])
 
     @classmethod
     def attach(cls, name: str) -> SlabReader:
@@ -110,14 +111,16 @@ class SlabReader:
         if header_json != self._header[0]:  # a publisher's batches are mostly alike
             self._header = (header_json, orjson.loads(header_json))
         header = self._header[1]
-        # A directory is short: numbers are quicker to look at than arrays.
-        directory = view[:first_bytes].cast("q").tolist()
-        buffers: list[memoryview] = []
-        for start, size in zip(directory[::2], directory[1::2], strict=True):
-            if start < 0 or size < 0 or size > len(view) - start:
-                raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
-            buffers.append(view[start : start + size])
-        return header, buffers
+        directory = bytes(view[:first_bytes])
+        if directory != self._directory[0]:  # so are their sizes
+            numbers = memoryview(directory).cast("q").tolist()
+            spans: list[tuple[int, int]] = []
+            for start, size in zip(numbers[::2], numbers[1::2], strict=True):
+                if start < 0 or size < 0 or size > len(view) - start:
+                    raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
+                spans.append((start, start + size))
+            self._directory = (directory, spans)
+        return header, [view[start:stop] for start, stop in self._directory[1]]
 
     def close(self) -> None:
         """Let go of the segment; buffers stay mapped."""
