@@ -7,13 +7,14 @@ production builder built. Every timed pass compares its number of matches per ev
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from pubsub_cluster.benchmarks.measure import PeakMemory
+from pubsub_cluster.benchmarks.measure import PeakMemory, Run
 from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
 from pubsub_cluster.language.batch import check_payload, payload_from_columns, payload_from_json
 from pubsub_cluster.language.limits import Limits
@@ -167,3 +168,55 @@ class PayloadRun:
             batch = engine.read(header, buffers)
             found.append(np.diff(engine.match_batch(batch, GENERATION, counts).event_offsets))
         return np.concatenate(found)
+
+
+class KernelsAtOnce:
+    """Kernels that match the same batches at the same time: one in this process, each other in a fork of it.
+
+    A cluster of so many workers is compared with them: cores share caches and memory, so that two kernels do
+    not match twice as many events as one.
+
+    Parameters
+    ----------
+    kernel : Run
+    count : int
+    repeats : int
+        Of all batches, in each run.
+    """
+
+    def __init__(self, kernel: Run, count: int, repeats: int) -> None:
+        self._kernel = kernel
+        self._repeats = repeats
+        forking = multiprocessing.get_context("fork")
+        self._pipes = []
+        self._processes = []
+        for _ in range(count - 1):
+            mine, other = forking.Pipe()
+            self._processes.append(
+                forking.Process(target=_run_when_asked, args=(kernel, repeats, other), daemon=True)
+            )
+            self._pipes.append(mine)
+            self._processes[-1].start()
+
+    def run(self) -> I8:
+        """Match all batches in every process; return the matches of each event, one process after another."""
+        for pipe in self._pipes:
+            pipe.send(None)
+        mine = _repeated(self._kernel, self._repeats)
+        return np.concatenate([mine, *(pipe.recv() for pipe in self._pipes)])
+
+    def close(self) -> None:
+        """End the other processes."""
+        for process in self._processes:
+            process.terminate()
+            process.join()
+
+
+def _repeated(kernel: Run, repeats: int) -> I8:
+    return np.concatenate([kernel.run() for _ in range(repeats)])
+
+
+def _run_when_asked(kernel: Run, repeats: int, pipe: Any) -> None:
+    while True:
+        pipe.recv()
+        pipe.send(_repeated(kernel, repeats))

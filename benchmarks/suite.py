@@ -74,7 +74,7 @@ TARGETS: dict[tuple[str, int, str], str] = {
     ("SERVICE", 100_000, "events from UTF-8 columns"): ">= 3,000,000",
     ("SERVICE", 100_000, "events from JSON"): ">= 250,000",
     ("SERVICE", 100_000, "index"): "<= 200",
-    ("W0", 1_000_000, "cluster, share of its kernels' rate"): ">= 0.65",
+    ("W0", 1_000_000, "cluster, share of two kernels' rate"): ">= 0.65",
     ("W0", 1_000_000, "single events, p99 at 1,000/s"): "<= 2,000",
     ("W0", 1_000_000, "single events, sustained"): ">= 10,000",
     ("W0", 6_000_000, FIGURE): "<= 120",
@@ -124,8 +124,9 @@ def figures_of(report: dict[str, Any], key: tuple[str, int]) -> list[Figure]:
         )
     if cluster := report.get("cluster"):
         add("cluster, columns", cluster["events_per_second"], "events/s")
+        add("two kernels at once", cluster["kernels_events_per_second"], "events/s")
         share = between(cluster["share_of_kernels_spread"])
-        add("cluster, share of its kernels' rate", cluster["share_of_kernels"], "", share)
+        add("cluster, share of two kernels' rate", cluster["share_of_kernels"], "", share)
         add("cluster, load", cluster["load_per_second"], "subscriptions/s")
         add("single events, sustained", cluster["single_events_per_second"], "events/s")
         add("single events, p50 at 1,000/s", cluster["single_p50_us"], "us")

@@ -112,7 +112,7 @@ def _text(report: dict[str, Any]) -> str:
     if found := report.get("cluster"):
         lines += [
             f"  cluster {found['shards']} x {found['replicas']}: {found['events_per_second']:,.0f} events/s, "
-            f"{found['share_of_kernels']:.0%} of its kernels' rate",
+            f"{found['share_of_kernels']:.0%} of as many kernels' rate",
             f"    single events {found['single_events_per_second']:,.0f}/s; at {found['single_rate']:,}/s "
             f"p99 {found['single_p99_us'] / 1000:.2f} ms",
             f"    {found['bytes_per_subscription']:.0f} bytes/subscription in all",
