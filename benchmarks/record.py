@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+MADE_OF_FIGURES = ("benchmarks/results", "docs", "README.md")
 FIELDS = (
     "workload",
     "subscriptions",
@@ -77,10 +78,15 @@ def cpu_model() -> str:
 
 
 def commit() -> str:
-    """Return the commit, with a mark when the tree differs from it."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    """Return the commit, with a mark when more of the tree differs than figures and documents."""
+    found = _git("describe", "--always", "--exclude=*", "--abbrev=10")
+    changed = _git("status", "--porcelain", "--", ".", *(f":!{path}" for path in MADE_OF_FIGURES))
+    return (found or "unknown") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def facts() -> dict[str, str]:

@@ -197,7 +197,8 @@ class Client:
         Parameters
         ----------
         batch : list of dict, dict of columns, or bytes
-            A list of events; a mapping from attribute names to NumPy arrays (or lists) of one length; or
+            A list of events; a mapping from attribute names to NumPy arrays, Arrow arrays or lists of one
+            length, or an Arrow table or record batch; or
             JSON: lines of objects, or one array of objects.
         answer : {"handles", "counts", "none"}
             How much comes back. Owners are notified in any case.
