@@ -13,7 +13,6 @@ from matching_cases import Case
 from strategies import cases
 
 from pubsub_cluster.language.batch import decode_payload, payload_from_columns, payload_from_dicts
-from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Payload
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Attribute, DomainKind, Schema
@@ -60,6 +59,13 @@ def truths(encoded: EncodedBatch, tests: LabelTests) -> list[tuple[int, int, boo
     return found
 
 
+def has_several(encoded: EncodedBatch) -> bool:
+    """Say whether an event has several values of an attribute; encoders order their labels differently."""
+    events = np.repeat(np.arange(encoded.event_count), np.diff(encoded.entry_start))
+    pairs = set(zip(events.tolist(), encoded.entry_attribute.tolist(), strict=True))
+    return len(pairs) < len(encoded.entry_attribute)
+
+
 def json_payload(events: list[Any]) -> Payload:
     documents = [json.dumps(event).encode() for event in events]
     offsets = np.cumsum([0, *map(len, documents)]).astype(np.int64)
@@ -81,7 +87,7 @@ def test_rows_encode_as_their_decoded_values(case: Any) -> None:
         for encoder in (fast, exact):
             assert lists_of(encoder.encode_batch(batch)) == lists_of(encoder.encode(raw))
         assert batch.refused.keys() == raw.refused.keys()
-        if not any(len(v) > 1 for e in finite for v in flatten_event(e, case.schema).values()):
+        if not (has_several(fast.encode(raw)) or has_several(exact.encode(raw))):
             # One value per attribute: entries stand at the same places.
             assert truths(fast.encode(raw), tests) == truths(exact.encode(raw), tests)
 

@@ -142,13 +142,16 @@ class WorkerLoop:
                 self._setup.shard_count,
                 task.version,
             )
+            matched_us = now_us()
+            if matched_us >= self._observe_at_us and task.generation:
+                self._observe_at_us = matched_us + OBSERVE_INTERVAL_US
+                self._observe(batch, task.generation)
         except Exception as error:  # any failure is this batch's answer, never the worker's end
             if not isinstance(error, PubSubError):
                 log.exception("task %d failed", task.task_id)
             self._machine.failed(task.task_id)
             self._say(wire.TaskFailed(task.task_id, error_body(error)))
             return
-        matched_us = now_us()
         first_page = {
             "refused": {event_idx: error.to_dict() for event_idx, error in refused.items()},
             "decode_us": decoded_us - started_us,
@@ -162,12 +165,9 @@ class WorkerLoop:
         self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
         for action in self._machine.matched(task.task_id, len(pages)):
             self._do(action)
-        if matched_us >= self._observe_at_us and task.generation:
-            self._observe_at_us = matched_us + OBSERVE_INTERVAL_US
-            self._observe(batch, task.generation)
 
     def _observe(self, batch: EventBatch, generation: int) -> None:
-        """Tell what a few events of a batch took; its answer is on its way already."""
+        """Tell what a few events of a batch took; before its answer, which gives its chunk to another."""
         seen = self._engine.observe(batch, generation, OBSERVED_EVENTS)
         self._say(wire.Observed(generation, seen.event_count, seen.work.reshape(-1).tolist()))
 
