@@ -180,8 +180,10 @@ def _lay_out(clauses: Clauses, prices: Prices, room: F4) -> tuple[F4, F4 | None]
         value = prices.cost[by_cell][literal]
         while len(at):
             room[at] = value
-            if members is not None:
-                members[at] = prices.members[literal] if by_cell == 0 else 1.0  # type: ignore[index]
+            if members is not None and prices.members is not None and by_cell == 0:
+                members[at] = prices.members[literal]
+            elif members is not None:
+                members[at] = 1.0
             cheaper = np.flatnonzero(room[at] > value)
             at, value, literal = at[cheaper], value[cheaper], literal[cheaper]
     shape = (prices.row_count, count)

@@ -1,0 +1,40 @@
+"""The worker's loop: the order of what it does with a batch."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from pubsub_cluster.workers import messages as wire
+from pubsub_cluster.workers.engine import MatchResult, Observation
+from pubsub_cluster.workers.loop import WorkerLoop
+
+SETUP = wire.Setup(0, 1, "c", "s", "r", "n", 0, {}, {})
+
+
+def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
+    """With the answer the batch's chunk may hold another one, and its texts are views of the chunk."""
+    loop = WorkerLoop("inproc://nobody", 0, None)
+    said: list[Any] = []
+    monkeypatch.setattr(loop, "_say", said.append)
+    loop._setup = SETUP
+    loop._slab = SimpleNamespace(read=lambda chunk_idx: ({}, []))  # type: ignore[assignment]
+    batch = SimpleNamespace(refused={}, event_count=1)
+    result = MatchResult(np.array([0, 1]), np.array([7], np.int32), 0)
+    loop._engine = SimpleNamespace(  # type: ignore[assignment]
+        read=lambda header, buffers: batch,
+        match_batch=lambda *_: result,
+        observe=lambda *_: Observation(1, np.zeros((1, 1), np.int64)),
+    )
+    loop._slots = SimpleNamespace(  # type: ignore[assignment]
+        page_rows_max=8, page_events_max=8, write_page=lambda *_: None
+    )
+    loop._counters = SimpleNamespace(add=lambda *_: None)  # type: ignore[assignment]
+    task = wire.Task(1, 3, (0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 0, 4)
+    loop._machine.receive(SETUP)
+    loop._machine.receive(task)
+    loop._match(task)
+    loop._context.destroy(linger=0)
+    assert [type(message).__name__ for message in said] == ["Observed", "Page"]
