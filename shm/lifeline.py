@@ -7,9 +7,11 @@ is imported.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 
@@ -33,3 +35,10 @@ def pin_to(cpu: int | None) -> int | None:
     except OSError:
         return None
     return cpu
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End this process without taking the interpreter down, which is most of what a stop would wait for."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(exit_code)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 import time
 
 import zmq
@@ -20,7 +19,7 @@ from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.layout import layout_lengths, move_layout
-from pubsub_cluster.shm.lifeline import tie_to_parent
+from pubsub_cluster.shm.lifeline import leave, tie_to_parent
 from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.shm.slab import SlabReader
@@ -177,9 +176,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    logging.shutdown()
-    sys.stderr.flush()
-    os._exit(
-        exit_code
-    )  # Nothing is left to do, and taking the interpreter down is most of what a stop waits for.
+    leave(main())

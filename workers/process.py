@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-import sys
 import time
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.lifeline import pin_to, tie_to_parent
+from pubsub_cluster.shm.lifeline import leave, pin_to, tie_to_parent
 
 HEARTBEAT_S = 1.0
 log = logging.getLogger("pubsub_cluster.worker")
@@ -101,9 +99,4 @@ def error_body(error: Exception) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    logging.shutdown()
-    sys.stderr.flush()
-    os._exit(
-        exit_code
-    )  # Nothing is left to do, and taking the interpreter down is most of what a stop waits for.
+    leave(main())
