@@ -206,7 +206,7 @@ class BatchDesk:
             chunk_idx = self._slab.place(*joined(group))
         else:
             blocks = [publication.frames[0] for publication in group]
-            chunk_idx = self._slab.place_blocks(form.head(len(group)), blocks)
+            chunk_idx = self._slab.place_blocks(form.head(len(group)), blocks, form.sizes[0])
         if chunk_idx is None:
             raise BusyError(
                 "every chunk of the batch slab is in use",
@@ -310,7 +310,7 @@ class BatchDesk:
         """Forget a batch without an answer; return it."""
         return self.open.pop(batch_no)
 
-    def payload(self, batch: OpenBatch) -> tuple[dict[str, Any], list[Any]]:
+    def payload(self, batch: OpenBatch) -> tuple[dict[str, Any], Sequence[Buffer]]:
         """Return the header and buffers of an open batch, as placed."""
         return self._slab.read(batch.chunk_idx)
 

@@ -13,9 +13,12 @@ import msgspec
 import orjson
 
 from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.payload_check import INTEGER_BYTES
 from pubsub_cluster.shm.slab import ChunkHead, chunk_head
 
 FORMS_MAX = 256
+_NUMBERS = frozenset({*INTEGER_BYTES, "float64"})
+_WIDE_BYTES = 8
 Key = tuple[bytes, bytes, int]
 """The fields ``batch`` and ``sizes`` of a request as they came, and the size of its one frame."""
 
@@ -31,9 +34,15 @@ class Form:
         The same, as JSON.
     sizes : list of int
         Of its buffers, all alike.
+
+    Attributes
+    ----------
+    extent_bytes : int
+        Of its values, were they of eight bytes: what a worker makes of them does not depend on their width.
     """
 
     def __init__(self, batch: dict[str, Any], batch_json: bytes, sizes: list[int]) -> None:
+        self.extent_bytes: int = _WIDE_BYTES * batch["event_count"] * len(sizes)
         self.batch = batch
         self.batch_json = batch_json
         self.sizes = sizes
@@ -64,7 +73,7 @@ class Forms:
         """Keep the form of a checked batch and return it; None when its buffers may not hold any bytes."""
         if not (batch["format"] == "columns" and batch["event_count"] and sizes):
             return None
-        if not all(map(_is_dense_number, batch["columns"])):
+        if not all(map(_is_dense_number, batch["columns"])) or len(set(sizes)) > 1:
             return None
         if len(self._known) >= FORMS_MAX:
             self._known.clear()
@@ -95,4 +104,4 @@ def as_read(value: Any) -> Any:
 
 def _is_dense_number(column: dict[str, Any]) -> bool:
     """Say whether the buffer of a checked column may hold any bytes at all."""
-    return column["type"] in ("int64", "float64") and not column.get("valid") and not column.get("many")
+    return column["type"] in _NUMBERS and not column.get("valid") and not column.get("many")

@@ -98,7 +98,7 @@ class Publication:
     def small(self) -> bool:
         """True when it may wait for company."""
         if self.form is not None:
-            return self.size_bytes <= SMALL_COLUMNS_SIZE_BYTES_MAX
+            return self.form.extent_bytes <= SMALL_COLUMNS_SIZE_BYTES_MAX
         return (
             self.batch["format"] != "columns"
             and self.event_count <= SMALL_EVENTS_MAX
@@ -167,7 +167,7 @@ class Intake:
 
 def _extent(publication: Publication) -> int:
     """Return how much of a group's room a publication takes: bytes of columns, events of rows."""
-    return publication.event_count if publication.form is None else publication.size_bytes
+    return publication.event_count if publication.form is None else publication.form.extent_bytes
 
 
 def joined(group: Sequence[Publication]) -> tuple[bytes, Sequence[Buffer]]:

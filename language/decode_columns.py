@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pubsub_cluster.language.errors import EventError
 from pubsub_cluster.language.events import EventReader, refuse_count, refuse_several
 from pubsub_cluster.language.payload import Buffer
-from pubsub_cluster.language.payload_check import ColumnView, split_columns
+from pubsub_cluster.language.payload_check import INTEGER_BYTES, ColumnView, split_columns
 from pubsub_cluster.language.raw_batch import (
     AttributeEntries,
     BooleanEntries,
@@ -31,11 +31,11 @@ from pubsub_cluster.language.values import number_keys_float64, number_keys_int6
 
 _TEXT_AS_NUMBER = frozenset({DomainKind.TIMESTAMP, DomainKind.ENUMERATED, DomainKind.HIERARCHICAL})
 _TYPES_OF_DOMAIN: dict[DomainKind, frozenset[str]] = {
-    DomainKind.INTEGER: frozenset({"int64", "float64"}),
-    DomainKind.FLOAT: frozenset({"int64", "float64"}),
+    DomainKind.INTEGER: frozenset({*INTEGER_BYTES, "float64"}),
+    DomainKind.FLOAT: frozenset({*INTEGER_BYTES, "float64"}),
     DomainKind.STRING: frozenset({"utf8"}),
     DomainKind.BOOLEAN: frozenset({"bool"}),
-    DomainKind.TIMESTAMP: frozenset({"int64", "utf8"}),
+    DomainKind.TIMESTAMP: frozenset({*INTEGER_BYTES, "utf8"}),
     DomainKind.ENUMERATED: frozenset({"utf8"}),
     DomainKind.HIERARCHICAL: frozenset({"utf8"}),
 }
@@ -114,7 +114,7 @@ class _Column:
         values = self.view.values if self.row is None else self.view.values[self.row]
         if self.view.type == "bool":
             return AttributeEntries(booleans=BooleanEntries(self.event, values.astype(np.uint8)))
-        if self.view.type == "int64":
+        if self.view.type in INTEGER_BYTES:
             whole, part = number_keys_int64(values.astype(np.int64))
             return AttributeEntries(numbers=NumberEntries(self.event, whole, part))
         values = values.astype(np.float64)
@@ -196,7 +196,7 @@ class _Column:
         value = self.view.values[row]
         if self.view.type == "bool":
             return bool(value)
-        return int(value) if self.view.type == "int64" else float(value)
+        return int(value) if self.view.type in INTEGER_BYTES else float(value)
 
     def _text(self, start: Any, end: Any) -> str:
         return self.view.values[int(start) : int(end)].tobytes().decode()

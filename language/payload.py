@@ -5,8 +5,8 @@ Formats, by ``header["format"]``; every header has ``event_count`` (n), integers
 - ``json`` and ``msgpack``: buffers ``[offsets int64[n + 1], bytes]``, one object per event.
 - ``columns``: ``header["columns"]`` lists ``{"name", "type", "valid", "many"}``; for each column, in
   order, the buffers ``valid uint8[n]`` if `valid`, ``offsets int64[n + 1]`` if `many`, then k values
-  (k = n, or the last offset): ``int64[k]``, ``float64[k]``, for ``bool`` ``uint8[k]``, for ``utf8`` two
-  buffers, ``offsets int64[k + 1]`` and the bytes.
+  (k = n, or the last offset): ``int64[k]``, ``int32[k]``, ``int16[k]``, ``int8[k]``, ``float64[k]``, for
+  ``bool`` ``uint8[k]``, for ``utf8`` two buffers, ``offsets int64[k + 1]`` and the bytes.
 
 Making a payload checks only what cannot be encoded; the cluster judges the events, one by one. Numpy
 scalars are plain values here; a `decimal.Decimal` becomes the nearest double.

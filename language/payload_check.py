@@ -20,10 +20,16 @@ from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.values import check_name
 
 FORMATS = ("json", "msgpack", "columns")
-COLUMN_TYPES = ("int64", "float64", "bool", "utf8")
+INTEGER_BYTES = {"int64": 8, "int32": 4, "int16": 2, "int8": 1}
+"""Types of columns of integers, which differ in nothing but the room that a value takes."""
+COLUMN_TYPES = (*INTEGER_BYTES, "float64", "bool", "utf8")
 
 _TWO_INTEGERS = struct.Struct("<2q")
-_DTYPES: dict[str, npt.DTypeLike] = {"int64": "<i8", "float64": "<f8", "bool": np.uint8}
+_DTYPES: dict[str, npt.DTypeLike] = {
+    **{column_type: f"<i{item}" for column_type, item in INTEGER_BYTES.items()},
+    "float64": "<f8",
+    "bool": np.uint8,
+}
 
 
 class ColumnView(NamedTuple):
@@ -35,7 +41,7 @@ class ColumnView(NamedTuple):
     valid : uint8[event_count] or None
     list_offsets : int64[event_count + 1] or None
         Where the column has several values per event.
-    values : int64[k], float64[k] or uint8[k]
+    values : int64[k], int32[k], int16[k], int8[k], float64[k] or uint8[k]
         For ``utf8`` the UTF-8 bytes.
     text_offsets : int64[k + 1] or None
     """

@@ -1,23 +1,38 @@
 """Columns of plain numbers in one pass: what publishers with arrays send most, without a look at each column.
 
-Arrays of ``int64`` and ``float64`` that all have a value for every event go into one block, one behind the
-other, and the texts that describe them are made once for all batches alike. Anything else is left to
-`pubsub_cluster.language.payload.payload_from_columns`, which makes the same payload of these, buffer by
-buffer.
+Arrays of numbers that all have a value for every event go into one block, one behind the other, and the
+texts that describe them are made once for all batches alike. Integers go as the narrowest type that holds
+all of the batch: what is not sent is not copied by anybody on its way to the worker either. Anything else is
+left to `pubsub_cluster.language.payload.payload_from_columns`, which makes a payload of the same values,
+buffer by buffer.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 FORMS_KEPT = 64
-_TYPES = {np.dtype(np.int64): "int64", np.dtype(np.float64): "float64"} if sys.byteorder == "little" else {}
+NARROW_FROM_BYTES = 4 << 10
+"""Below this, finding the narrowest type costs more than it saves."""
+_NARROW: dict[str, np.dtype[Any]] = {
+    "int8": np.dtype(np.int8),
+    "int16": np.dtype(np.int16),
+    "int32": np.dtype(np.int32),
+}
+_IS_LITTLE = sys.byteorder == "little"
+_TYPES = {np.dtype(np.int64): "int64", np.dtype(np.float64): "float64"} if _IS_LITTLE else {}
+# What int64 holds, and is in the order of this machine.
+_INTEGERS = frozenset(map(np.dtype, "bhilqBHI")) - {np.dtype(np.uint64)} if _IS_LITTLE else frozenset()
+_INT64: np.dtype[Any] = np.dtype(np.int64)
 _ITEM_BYTES = 8
+_scratch = threading.local()
 
 
 class DenseColumns(NamedTuple):
@@ -31,7 +46,7 @@ class DenseColumns(NamedTuple):
     sizes_json : bytes
         The sizes of its buffers, a list.
     block : bytes
-        The buffers, one behind the other.
+        The buffers, one behind the other, each filled up with zeros to a multiple of eight bytes.
     """
 
     event_count: int
@@ -48,32 +63,72 @@ def dense_columns(columns: dict[Any, Any], size_bytes_max: int) -> DenseColumns 
     # A subclass (a masked array) may mean more than its values say.
     if set(map(type, values)) != {np.ndarray}:
         return None
-    types = [_TYPES.get(value.dtype) for value in values]
     event_count = len(values[0]) if values[0].ndim == 1 else 0
-    if None in types or not event_count or event_count * _ITEM_BYTES * len(values) > size_bytes_max:
+    wide_bytes = event_count * _ITEM_BYTES * len(values)
+    if not event_count or wide_bytes > size_bytes_max:
         return None
     shape = values[0].shape
     if any([value.shape != shape for value in values]):
         return None
-    header_json, sizes_json = _texts(tuple(columns), tuple(types), event_count)
-    if not header_json:
+    dtypes = [value.dtype for value in values]
+    if wide_bytes >= NARROW_FROM_BYTES and _INTEGERS.issuperset(dtypes):
+        return _narrow(tuple(columns), values, event_count)
+    types = tuple([_TYPES.get(dtype) for dtype in dtypes])
+    if None in types:
+        return None
+    texts = _texts(tuple(columns), types, event_count, _ITEM_BYTES)
+    if texts is None:
         return None
     try:
         block = b"".join(values)
     except TypeError:  # an array with gaps
         return None
-    return DenseColumns(event_count, header_json, sizes_json, block)
+    return DenseColumns(event_count, *texts, block)
+
+
+def _narrow(names: tuple[Any, ...], values: list[npt.NDArray[Any]], event_count: int) -> DenseColumns | None:
+    """Return columns of integers in the narrowest type that holds them all."""
+    wide = np.concatenate(values, out=_room(event_count * len(values)))
+    # All bits that are set in one of them: as good as the largest, and found in one pass.
+    low, high = 0, int(np.bitwise_or.reduce(wide))
+    if high < 0:
+        low, high = int(wide.min()), int(wide.max())
+    name, dtype = "int64", _INT64
+    for narrow_name, narrow in _NARROW.items():
+        bound = 1 << (8 * narrow.itemsize - 1)
+        if -bound <= low and high < bound:
+            name, dtype = narrow_name, narrow
+            break
+    texts = _texts(names, (name,) * len(values), event_count, dtype.itemsize)
+    if texts is None:
+        return None
+    filled = -(event_count * dtype.itemsize) % _ITEM_BYTES // dtype.itemsize
+    if not filled:
+        return DenseColumns(event_count, *texts, wide.astype(dtype, copy=False).tobytes())
+    block = np.zeros((len(values), event_count + filled), dtype)
+    block[:, :event_count] = wide.reshape(len(values), event_count)
+    return DenseColumns(event_count, *texts, block.tobytes())
+
+
+def _room(count: int) -> npt.NDArray[np.int64]:
+    """Return an int64[count] that this thread keeps: new memory costs more than what goes into it."""
+    kept: npt.NDArray[np.int64] | None = getattr(_scratch, "room", None)
+    if kept is None or len(kept) < count:
+        kept = _scratch.room = np.empty(count, np.int64)
+    return kept[:count]
 
 
 @lru_cache(FORMS_KEPT)
-def _texts(names: tuple[Any, ...], types: tuple[str | None, ...], event_count: int) -> tuple[bytes, bytes]:
-    """Return header and sizes as JSON; empty when a name cannot be said in it."""
+def _texts(
+    names: tuple[Any, ...], types: tuple[str | None, ...], event_count: int, item_bytes: int
+) -> tuple[bytes, bytes] | None:
+    """Return header and sizes as JSON; None when a name cannot be said in it."""
     described = [
         {"name": name, "type": column_type, "valid": False, "many": False}
         for name, column_type in zip(names, types, strict=True)
     ]
     header = {"format": "columns", "event_count": event_count, "columns": described}
     try:
-        return orjson.dumps(header), orjson.dumps([event_count * _ITEM_BYTES] * len(names))
+        return orjson.dumps(header), orjson.dumps([event_count * item_bytes] * len(names))
     except (orjson.JSONEncodeError, TypeError):
-        return b"", b""
+        return None

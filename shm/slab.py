@@ -8,14 +8,17 @@ A chunk has room for the largest batch, but its pages are reserved only as far a
 and the chunk released last is used first: small batches keep the slab small.
 
     | header size | buffer count | (start, size) of each buffer | header JSON | buffer | buffer | ...
+
+Behind the last buffer stand `SPARE_BYTES` that mean nothing and may be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from pubsub_cluster.language.errors import LimitError, SegmentError
@@ -25,6 +28,8 @@ from pubsub_cluster.shm.segment import Owner
 FAMILY = "batch_chunk"
 CHUNK_EXTRA_BYTES = 1 << 20  # for the header, the directory of buffers and their alignment
 RESERVE_STEP_BYTES = 256 << 10
+SPARE_BYTES = 8
+HEADS_KEPT = 64
 _ENTRY_BYTES = 16  # start and size of a buffer
 
 
@@ -58,6 +63,62 @@ def chunk_head(header_json: bytes, sizes: Sequence[int]) -> ChunkHead:
     return ChunkHead(text, len(header_json), len(sizes), start_bytes, at)
 
 
+class ChunkBuffers(Sequence[memoryview]):
+    """The buffers of a payload, and where in their chunk they lie.
+
+    Parameters
+    ----------
+    content : uint8[]
+        The chunk, read-only.
+    starts, sizes : tuple of int
+        Bytes; the same objects for payloads that lie alike.
+
+    Attributes
+    ----------
+    content, starts, sizes
+        The parameters.
+    """
+
+    def __init__(
+        self, content: npt.NDArray[np.uint8], starts: tuple[int, ...], sizes: tuple[int, ...]
+    ) -> None:
+        self.content = content
+        self.starts = starts
+        self.sizes = sizes
+
+    def __len__(self) -> int:
+        """Return the number of buffers."""
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, at: int) -> memoryview: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[memoryview]: ...
+
+    def __getitem__(self, at: int | slice) -> memoryview | list[memoryview]:
+        """Return a buffer as a read-only view."""
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        start = self.starts[at]
+        return self.content.data[start : start + self.sizes[at]]
+
+
+class _Head(NamedTuple):
+    header: dict[str, Any]
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def _read_head(text: bytes, first_bytes: int, content_size: int, chunk_idx: int) -> _Head:
+    numbers = memoryview(text[:first_bytes]).cast("q").tolist()
+    starts, sizes = tuple(numbers[::2]), tuple(numbers[1::2])
+    for start, size in zip(starts, sizes, strict=True):
+        if start < 0 or size < 0 or size > content_size - start:
+            raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
+    return _Head(orjson.loads(text[first_bytes:]), starts, sizes)
+
+
 class SlabReader:
     """Read payloads in place.
 
@@ -69,8 +130,8 @@ class SlabReader:
 
     def __init__(self, family: FamilySegment) -> None:
         self._family = family
-        self._header: tuple[bytes, dict[str, Any]] = (b"", {})
-        self._directory: tuple[bytes, list[tuple[int, int]]] = (b"", [])
+        self._heads: dict[tuple[int, bytes], _Head] = {}
+        self._contents: dict[int, npt.NDArray[np.uint8]] = {}
 
     @classmethod
     def attach(cls, name: str) -> SlabReader:
@@ -87,11 +148,12 @@ class SlabReader:
         """Number of chunks."""
         return self._family.lengths["chunks"]
 
-    def read(self, chunk_idx: int) -> tuple[dict[str, Any], list[memoryview]]:
+    def read(self, chunk_idx: int) -> tuple[dict[str, Any], ChunkBuffers]:
         """Return header and buffers of the payload in a chunk.
 
-        The header is not to be changed. The buffers are read-only views, valid until the coordinator releases
-        the chunk (their memory stays mapped longer, with other contents).
+        The header is not to be changed, and is the same object for payloads that lie alike. The buffers are
+        read-only views, valid until the coordinator releases the chunk (their memory stays mapped longer,
+        with other contents).
 
         Raises
         ------
@@ -102,28 +164,30 @@ class SlabReader:
             raise SegmentError("no such chunk of the batch slab", seen=chunk_idx, limit=self.chunk_count)
         header_size = int(self._family.column("header_size", chunk_idx)[0])
         buffer_count = int(self._family.column("buffer_count", chunk_idx)[0])
-        content = self._family.column("content", chunk_idx)
+        content = self._content(chunk_idx)
         first_bytes = buffer_count * _ENTRY_BYTES
         if header_size <= 0 or buffer_count < 0 or first_bytes + header_size > len(content):
             raise SegmentError("a chunk of the batch slab holds no payload", seen=[header_size, buffer_count])
-        view = content.data.toreadonly()
-        header_json = bytes(view[first_bytes : first_bytes + header_size])
-        if header_json != self._header[0]:  # a publisher's batches are mostly alike
-            self._header = (header_json, orjson.loads(header_json))
-        header = self._header[1]
-        directory = bytes(view[:first_bytes])
-        if directory != self._directory[0]:  # so are their sizes
-            numbers = memoryview(directory).cast("q").tolist()
-            spans: list[tuple[int, int]] = []
-            for start, size in zip(numbers[::2], numbers[1::2], strict=True):
-                if start < 0 or size < 0 or size > len(view) - start:
-                    raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
-                spans.append((start, start + size))
-            self._directory = (directory, spans)
-        return header, [view[start:stop] for start, stop in self._directory[1]]
+        text = bytes(content.data[: first_bytes + header_size])
+        head = self._heads.get((buffer_count, text))  # a publisher's batches are mostly alike
+        if head is None:
+            head = _read_head(text, first_bytes, len(content), chunk_idx)
+            if len(self._heads) >= HEADS_KEPT:
+                self._heads.clear()
+            self._heads[buffer_count, text] = head
+        return head.header, ChunkBuffers(content, head.starts, head.sizes)
+
+    def _content(self, chunk_idx: int) -> npt.NDArray[np.uint8]:
+        content = self._contents.get(chunk_idx)
+        if content is None:
+            content = self._family.column("content", chunk_idx).view()
+            content.flags.writeable = False
+            self._contents[chunk_idx] = content
+        return content
 
     def close(self) -> None:
         """Let go of the segment; buffers stay mapped."""
+        self._contents.clear()
         self._family.close()
 
 
@@ -197,7 +261,7 @@ class BatchSlab(SlabReader):
             at += _aligned(len(view))
         return self._free.pop()
 
-    def place_blocks(self, head: ChunkHead, blocks: Sequence[Any]) -> int | None:
+    def place_blocks(self, head: ChunkHead, blocks: Sequence[Any], size_bytes: int) -> int | None:
         """Copy payloads of dense columns into a free chunk as one, column by column; as `place`.
 
         Parameters
@@ -205,7 +269,10 @@ class BatchSlab(SlabReader):
         head : ChunkHead
             Of the whole; all its buffers have one size.
         blocks : sequence of bytes-like
-            Each has a like part of every column, of eight bytes per event, one behind the other.
+            Each has a like part of every column, one behind the other, each filled up to a multiple of eight
+            bytes.
+        size_bytes : int
+            Of such a part, without what fills it up.
         """
         content = self._open_chunk(head)
         if content is None:
@@ -213,18 +280,20 @@ class BatchSlab(SlabReader):
         if len(blocks) == 1:
             content[head.start_bytes : head.stop_bytes] = blocks[0]
             return self._free.pop()
-        place = np.frombuffer(content[head.start_bytes : head.stop_bytes], np.int64)
-        place = place.reshape(head.buffer_count, len(blocks), -1)
+        place = np.frombuffer(content[head.start_bytes : head.stop_bytes], np.uint8)
+        place = place.reshape(head.buffer_count, -1)
         for number, block in enumerate(blocks):
-            place[:, number] = np.frombuffer(block, np.int64).reshape(head.buffer_count, -1)
+            part = np.frombuffer(block, np.uint8).reshape(head.buffer_count, -1)[:, :size_bytes]
+            place[:, number * size_bytes : (number + 1) * size_bytes] = part
         return self._free.pop()
 
     def _open_chunk(self, head: ChunkHead) -> memoryview | None:
         """Write the head into the chunk that is used next; return its content, or None when none is free."""
-        if head.stop_bytes > self._content_bytes:
+        end_bytes = head.stop_bytes + SPARE_BYTES
+        if end_bytes > self._content_bytes:
             raise LimitError(
                 "the batch is larger than a chunk of the batch slab",
-                seen=head.stop_bytes,
+                seen=end_bytes,
                 limit=self._content_bytes,
                 remedy="Publish it in smaller batches",
                 limit_name="batch_size_bytes_max",
@@ -232,7 +301,7 @@ class BatchSlab(SlabReader):
         if not self._free:
             return None
         chunk_idx = self._free[-1]
-        self._make_room(chunk_idx, head.stop_bytes)
+        self._make_room(chunk_idx, end_bytes)
         content = self._family.column("content", chunk_idx).data
         content[: len(head.text)] = head.text
         self._family.column("header_size", chunk_idx)[0] = head.header_size

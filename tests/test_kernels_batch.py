@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -18,7 +19,10 @@ from pubsub_cluster.language.payload import Payload
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Attribute, DomainKind, Schema
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.shm.code_space import LabelTests, build_code_spaces, gather_predicates
+from pubsub_cluster.shm.layout import frozen
+from pubsub_cluster.shm.slab import SPARE_BYTES, ChunkBuffers
 from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.dense import ColumnReader
 from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
@@ -157,6 +161,29 @@ def test_columns_encode_as_their_decoded_values(
     for encoder in (fast, exact):
         assert lists_of(encoder.encode_batch(batch)) == lists_of(encoder.encode(raw))
     assert batch.refused.keys() == raw.refused.keys()
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64"])
+def test_columns_are_read_where_they_lie(kind: str) -> None:
+    """A chunk's columns of integers of any width, in any order and place, give the labels of their values."""
+    fast, _, _ = compiled(Case([parse_text(text) for text in SUBSCRIPTIONS]))
+    column_reader, names = ColumnReader(EMPTY_SCHEMA, DEFAULT_LIMITS), NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
+    bounds = np.iinfo(kind)
+    values = np.array([0, 1, 2, 3, -1, 5, bounds.min, bounds.max, *range(60)], kind)
+    columns = {"i": values, "unknown": values[::-1], "f": values + 0.5, "u": values[::-1]}
+    kinds = [kind, kind, "float64", kind]
+    for order in itertools.permutations(range(4)):
+        for count in (len(values), 7):
+            parts = [np.array(list(columns.values())[at][:count], kinds[at]).tobytes() for at in order]
+            described = [{"name": list(columns)[at], "type": kinds[at]} for at in order]
+            header = {"format": "columns", "event_count": count, "columns": described}
+            starts = tuple(itertools.accumulate(map(len, parts), initial=3))[:-1]
+            content = frozen(np.frombuffer(b"???" + b"".join(parts) + bytes(SPARE_BYTES), np.uint8))
+            buffers = ChunkBuffers(content, starts, tuple(map(len, parts)))
+            batch = EventBatch(header, buffers, names, column_reader=column_reader)
+            assert batch.dense is not None
+            raw = decode_payload(header, parts)
+            assert lists_of(fast.encode_batch(batch)) == lists_of(fast.encode(raw))
 
 
 def test_plain_columns_are_used_as_they_are() -> None:

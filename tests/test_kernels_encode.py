@@ -190,8 +190,10 @@ def payload_of(
             content += bytes(
                 draw.draw(st.lists(st.integers(0, 1), min_size=event_count, max_size=event_count))
             )
+        item = draw.draw(st.sampled_from([1, 2, 4, 8])) if kind == columns.INTEGERS else 8
+        bound = 1 << (8 * item - 1)
         strategy = {
-            columns.INTEGERS: dense | st.sampled_from([-(2**63), 2**63 - 1]),
+            columns.INTEGERS: dense | st.sampled_from([-bound, bound - 1]),
             columns.DOUBLES: st.floats() | dense.map(float) | st.floats(-40, 40),
             columns.BOOLEANS: st.integers(0, 1),
             columns.TEXTS: texts,
@@ -203,8 +205,8 @@ def payload_of(
             values = [value.encode() for value in values]
             content += np.cumsum([0, *map(len, values)]).astype(np.int64).tobytes()
             values = [b"".join(values)]
-        rows.append((kind, 1, valid, len(content), offsets))
-        dtype = {columns.INTEGERS: "<i8", columns.DOUBLES: "<f8", columns.BOOLEANS: np.uint8}.get(kind)
+        rows.append((kind, 1, valid, len(content), offsets, item))
+        dtype = {columns.INTEGERS: f"<i{item}", columns.DOUBLES: "<f8", columns.BOOLEANS: np.uint8}.get(kind)
         content += values[0] if dtype is None else np.array(values, dtype).tobytes()
         if kind == columns.DOUBLES:
             doubles.append([v for at, v in enumerate(values) if valid < 0 or content[valid + at]])

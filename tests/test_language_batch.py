@@ -147,6 +147,9 @@ def _words(line: str) -> list[str]:
 cells: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.sampled_from([0, 1, -1, 7, INT64_MAX, INT64_MIN]),
     "float64": st.sampled_from([0.0, -0.0, 1.0, 2.5, math.inf, -math.inf, math.nan, 2.0**63, 1e300]),
+    "int32": st.sampled_from([0, -1, 2**31 - 1, -(2**31)]),
+    "int16": st.sampled_from([0, 3, 2**15 - 1, -(2**15)]),
+    "int8": st.integers(-(2**7), 2**7 - 1),
     "bool": st.booleans(),
     "utf8": st.sampled_from(["", "x", "low", "a/b", "é😀", "1970-01-01T00:00:01Z", "1234567"]),
 }
@@ -178,7 +181,7 @@ def column_batches(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any], list[dic
             buffers.append(np.cumsum([0, *map(len, parts)], dtype=np.int64).tobytes())
             buffers.append(b"".join(parts))
         else:
-            dtype = {"int64": "<i8", "float64": "<f8", "bool": "u1"}[column_type]
+            dtype = np.dtype("u1" if column_type == "bool" else column_type).newbyteorder("<")
             buffers.append(np.array(flat, dtype=dtype).tobytes())
     return {"format": "columns", "event_count": event_count, "columns": described}, buffers, events
 
@@ -379,7 +382,7 @@ def one_column(column_type: str, **flags: bool) -> dict[str, Any]:
         ({"format": "columns", "event_count": 1, "columns": [1]}, []),
         ({"format": "columns", "event_count": 1, "columns": [{"name": "", "type": "bool"}]}, [b"\0"]),
         ({"format": "columns", "event_count": 1, "columns": [{"name": 1, "type": "bool"}]}, [b"\0"]),
-        ({"format": "columns", "event_count": 1, "columns": [{"name": "a", "type": "int8"}]}, [b"\0"]),
+        ({"format": "columns", "event_count": 1, "columns": [{"name": "a", "type": "uint8"}]}, [b"\0"]),
         (
             {"format": "columns", "event_count": 1, "columns": [{"name": "a", "type": "bool", "x": 1}]},
             [b"\0"],
@@ -391,6 +394,11 @@ def one_column(column_type: str, **flags: bool) -> dict[str, Any]:
         (one_column("int64", valid=1), [int64s(1, 2)]),
         (one_column("int64"), []),
         (one_column("int64"), [int64s(1)]),
+        (one_column("int8"), [int64s(1, 2)]),
+        (one_column("int16"), [b"\0" * 2]),
+        (one_column("int32"), [b"\0" * 9]),
+        (one_column("int16", valid=True), [b"\1\2", b"\0" * 4]),
+        (one_column("int32", many=True), [int64s(0, 1, 2), b"\0" * 4]),
         (one_column("int64"), [int64s(1, 2), b""]),
         (one_column("int64", valid=True), [b"\1", int64s(1, 2)]),
         (one_column("int64", valid=True), [b"\1\2", int64s(1, 2)]),

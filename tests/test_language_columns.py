@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pubsub_cluster.language import payload_dense
 from pubsub_cluster.language.batch import check_payload, decode_payload, event_values, payload_from_columns
 from pubsub_cluster.language.payload_dense import dense_columns
 from pubsub_cluster.language.payload_text import utf8_of_array
+from pubsub_cluster.language.protocol import unpacked
 
 HAS_ARROW = importlib.util.find_spec("pyarrow") is not None
 needs_arrow = pytest.mark.skipif(not HAS_ARROW, reason="pyarrow is an extra")
@@ -121,23 +123,77 @@ def test_arrow_times_lists_and_decimals() -> None:
     assert payload_from_columns({"t": arrow.array(["x", None])}).header["format"] == "columns"
 
 
-NUMBERS = {"int64": st.integers(-(2**63), 2**63 - 1), "float64": st.floats()}
+BOUNDS = {"int8": 2**7, "int16": 2**15, "int32": 2**31, "int64": 2**63}
+NUMBERS = {
+    **{kind: st.integers(-bound, bound - 1) for kind, bound in BOUNDS.items()},
+    **{f"u{kind}": st.integers(0, 2 * bound - 1) for kind, bound in BOUNDS.items() if kind != "int64"},
+    "float64": st.floats(),
+}
+WIDE = ["float64", "int64"]
 
 
-@given(st.lists(st.sampled_from(sorted(NUMBERS)), min_size=1, max_size=4), st.integers(1, 5), st.data())
-def test_dense_columns_are_the_payload_in_one_block(
-    types: list[str], count: int, data: st.DataObject
-) -> None:
-    columns = {
+def arrays(types: list[str], count: int, data: st.DataObject) -> dict[str, Any]:
+    """Draw a column of `count` numbers of each type."""
+    return {
         f"c{at}": np.array(data.draw(st.lists(NUMBERS[kind], min_size=count, max_size=count)), np.dtype(kind))
         for at, kind in enumerate(types)
     }
+
+
+@given(st.lists(st.sampled_from(WIDE), min_size=1, max_size=4), st.integers(1, 5), st.data())
+def test_dense_columns_are_the_payload_in_one_block(
+    types: list[str], count: int, data: st.DataObject
+) -> None:
+    columns = arrays(types, count, data)
     payload = payload_from_columns(columns)
     dense = dense_columns(columns, 1 << 20)
     assert dense is not None and dense.event_count == count
     assert msgspec.json.decode(dense.header_json) == payload.header
     assert msgspec.json.decode(dense.sizes_json) == [8 * count] * len(columns)
     assert dense.block == b"".join(payload.buffers)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(sorted({*NUMBERS} - {"float64"})), min_size=1, max_size=4),
+    st.integers(1, 17),
+    st.data(),
+)
+def test_integers_go_as_the_narrowest_type(
+    monkeypatch: pytest.MonkeyPatch, types: list[str], count: int, data: st.DataObject
+) -> None:
+    """The values are the same, whatever carries them; nothing narrower would hold them."""
+    monkeypatch.setattr(payload_dense, "NARROW_FROM_BYTES", 0)
+    columns = arrays(types, count, data)
+    dense = dense_columns(columns, 1 << 20)
+    assert dense is not None
+    header, sizes = msgspec.json.decode(dense.header_json), msgspec.json.decode(dense.sizes_json)
+    buffers = unpacked([dense.block], sizes)
+    check_payload(header, buffers)
+    (kind,) = {column["type"] for column in header["columns"]}
+    extremes = [int(end) for column in columns.values() for end in (column.min(), column.max())]
+    fitting = [name for name, bound in BOUNDS.items() if -bound <= min(extremes) and max(extremes) < bound]
+    assert kind == fitting[0]
+    wide = payload_from_columns({name: column.astype(np.int64) for name, column in columns.items()})
+    found, expected = decode_payload(header, buffers), decode_payload(wide.header, wide.buffers)
+    for name, column in columns.items():
+        assert found.attributes[name].numbers is not None
+        assert _same(found.attributes[name], expected.attributes[name])
+        assert found.attributes[name].numbers.whole.tolist() == column.tolist()
+
+
+def test_small_batches_and_integers_among_floats_stay_wide() -> None:
+    """Only what is worth it is looked at."""
+    rows = payload_dense.NARROW_FROM_BYTES // 8
+    few, many = np.arange(rows - 1), np.arange(rows)
+    for columns, kind in (
+        ({"a": few}, "int64"),
+        ({"a": many}, "int16"),
+        ({"a": many, "f": many * 1.0}, "int64"),
+    ):
+        dense = dense_columns(columns, 1 << 20)
+        assert dense is not None
+        assert msgspec.json.decode(dense.header_json)["columns"][0]["type"] == kind
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pubsub_cluster.language.errors import LimitError, SegmentError
+from pubsub_cluster.language.protocol import packed
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner, current_owner, list_segments, unlink_segment
 from pubsub_cluster.shm.slab import CHUNK_EXTRA_BYTES, BatchSlab, SlabReader, chunk_head
@@ -52,20 +53,29 @@ def test_payloads_come_back(slab: BatchSlab, header: dict[str, int], buffers: li
     slab.release(chunk_idx)
 
 
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5))
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 19), st.sampled_from(["i1", "i2", "i4", "i8"]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_blocks_of_columns_become_one_payload(
-    slab: BatchSlab, blocks: int, columns: int, events: int
+    slab: BatchSlab, blocks: int, columns: int, events: int, dtype: str
 ) -> None:
-    values = np.arange(blocks * columns * events).reshape(blocks, columns, events)
-    head = chunk_head(b'{"n": 1}', [8 * blocks * events] * columns)
-    chunk_idx = slab.place_blocks(head, [memoryview(block.tobytes()) for block in values])
+    values = np.arange(blocks * columns * events).reshape(blocks, columns, events).astype(dtype)
+    size_bytes = events * values.itemsize
+    head = chunk_head(b'{"n": 1}', [blocks * size_bytes] * columns)
+    frames = [packed([column.tobytes() for column in block])[1] for block in values]
+    chunk_idx = slab.place_blocks(head, frames, size_bytes)
     assert chunk_idx is not None
     header, buffers = slab.read(chunk_idx)
     assert header == {"n": 1} and len(buffers) == columns
     for column, buffer in enumerate(buffers):
-        assert np.array_equal(np.frombuffer(buffer, np.int64), values[:, column].reshape(-1))
+        assert np.array_equal(np.frombuffer(buffer, dtype), values[:, column].reshape(-1))
     slab.release(chunk_idx)
+
+
+def test_payloads_that_lie_alike_share_their_header(slab: BatchSlab) -> None:
+    chunks = [slab.place(b'{"n": 1}', [text]) for text in (b"ab", b"cd", b"e")]
+    headers = [slab.read(chunk)[0] for chunk in chunks if chunk is not None]
+    assert headers[0] is headers[1] and headers[0] is not headers[2]
+    assert [bytes(view) for view in slab.read(0)[1][:]] == [bytes(slab.read(0)[1][0])]
 
 
 def test_buffers_of_any_kind_lie_aligned(slab: BatchSlab) -> None:

@@ -1,8 +1,8 @@
 """Dense columns of a payload as the kernel takes them: one array of bytes, and where in it each column lies.
 
-What the header says of the columns is worked out once: a publisher's batches are mostly alike. A batch then
-costs one copy of the columns that somebody wants, instead of an array per buffer, each of which takes longer
-to make than copying a thousand values.
+What the header says of the columns is worked out once: a publisher's batches are mostly alike. The buffers of
+a chunk are read where they lie; others are copied into one array of bytes, which takes less than an array for
+each.
 """
 
 from __future__ import annotations
@@ -16,36 +16,39 @@ import numpy as np
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.payload import Buffer
+from pubsub_cluster.language.payload_check import INTEGER_BYTES
 from pubsub_cluster.language.raw_batch import TextEntries
 from pubsub_cluster.language.schema import DomainKind, Schema
 from pubsub_cluster.shm.code_space import I8, U1
 from pubsub_cluster.shm.layout import frozen
+from pubsub_cluster.shm.slab import SPARE_BYTES, ChunkBuffers
 from pubsub_cluster.workers.kernels import columns as kernels
 from pubsub_cluster.workers.kernels._jit import Settled
 
 _UNCHANGED_TYPES: dict[DomainKind, frozenset[str]] = {
-    DomainKind.INTEGER: frozenset({"int64"}),
-    DomainKind.FLOAT: frozenset({"int64", "float64"}),
+    DomainKind.INTEGER: frozenset(INTEGER_BYTES),
+    DomainKind.FLOAT: frozenset({*INTEGER_BYTES, "float64"}),
     DomainKind.STRING: frozenset({"utf8"}),
     DomainKind.BOOLEAN: frozenset({"bool"}),
-    DomainKind.TIMESTAMP: frozenset({"int64"}),
+    DomainKind.TIMESTAMP: frozenset(INTEGER_BYTES),
 }
 _KERNEL_TYPES = {
-    "int64": kernels.INTEGERS,
+    **dict.fromkeys(INTEGER_BYTES, kernels.INTEGERS),
     "float64": kernels.DOUBLES,
     "bool": kernels.BOOLEANS,
     "utf8": kernels.TEXTS,
 }
-_has_nan = Settled(kernels.has_nan)
-_SPARE = bytes(8)
-"""What the kernel may read beyond the last buffer."""
 _ANY_SIZE = -1
+_ITEM_BYTES = {kernels.INTEGERS: 8, kernels.DOUBLES: 8, kernels.BOOLEANS: 1, kernels.TEXTS: _ANY_SIZE}
+_has_nan = Settled(kernels.has_nan)
+_KNOWN_MAX = 64
 
 
 class _Places(NamedTuple):
-    """Type of a column, and the numbers of its buffers; NO_BUFFER for those it does not have."""
+    """Type of a column, bytes of a value, and the numbers of its buffers; NO_BUFFER for what it has not."""
 
     kind: int
+    item: int
     valid: int
     values: int
     offsets: int
@@ -73,15 +76,15 @@ class ColumnPlan:
             kind = _KERNEL_TYPES[column["type"]]
             valid = self._add(1, 0) if column.get("valid", False) else kernels.NO_BUFFER
             offsets = self._add(8, 8) if kind == kernels.TEXTS else kernels.NO_BUFFER
-            width = {kernels.BOOLEANS: 1, kernels.TEXTS: _ANY_SIZE}.get(kind, 8)
-            self.places.append(_Places(kind, valid, self._add(width, 0), offsets))
-        self._known: tuple[int, list[int]] = (-1, [])
+            item = INTEGER_BYTES.get(column["type"], _ITEM_BYTES[kind])
+            self.places.append(_Places(kind, item, valid, self._add(item, 0), offsets))
+        self._known: tuple[int, Sequence[int]] = (-1, [])
 
     def _add(self, per_event: int, more: int) -> int:
         self._size_of.append((per_event, more))
         return len(self._size_of) - 1
 
-    def check(self, event_count: int, sizes: list[int]) -> None:
+    def check(self, event_count: int, sizes: Sequence[int]) -> None:
         """Raise `ProtocolError` if the buffers are not those that the header says."""
         if self._known[0] == event_count and self._known[1] == sizes:
             return
@@ -106,13 +109,13 @@ class DenseColumns(NamedTuple):
     ----------
     plan : ColumnPlan
     buffers : sequence of bytes-like
-    sizes : list of int
+    sizes : sequence of int
         Bytes of each buffer.
     """
 
     plan: ColumnPlan
     buffers: Sequence[Buffer]
-    sizes: list[int]
+    sizes: Sequence[int]
 
     def texts_of(self, name: str | None) -> list[TextEntries]:
         """Return the texts of a column, or of all."""
@@ -150,27 +153,42 @@ class PickedColumns:
     def __init__(self, plan: ColumnPlan, picked: Sequence[int], attributes: Sequence[int]) -> None:
         places = [plan.places[at] for at in picked]
         self.has_gaps = any(place.valid != kernels.NO_BUFFER for place in places)
-        self._buffers = sorted({buffer for place in places for buffer in place[1:]} - {kernels.NO_BUFFER})
-        number = {buffer: at for at, buffer in enumerate(self._buffers)}
-        self._rows = [
-            (place.kind, attribute, *(number.get(buffer, -1) for buffer in place[1:]))
-            for place, attribute in zip(places, attributes, strict=True)
-        ]
-        self._known: tuple[list[int], I8] = ([], frozen(np.zeros((0, kernels.COLUMN_WIDTH), np.int64)))
+        self._places = list(zip(places, attributes, strict=True))
+        self._buffers = sorted({buffer for place in places for buffer in place[2:]} - {kernels.NO_BUFFER})
+        self._known: dict[tuple[int, ...], I8] = {}
 
     def gather(self, dense: DenseColumns) -> tuple[U1, I8]:
-        """Return `data` and `columns` as the kernels want them."""
+        """Return `data` and `columns` as the kernels want them, valid as long as the buffers are."""
+        buffers = dense.buffers
+        if isinstance(buffers, ChunkBuffers):
+            return buffers.content, self._columns(buffers.starts)
         sizes = [dense.sizes[at] for at in self._buffers]
-        if sizes != self._known[0]:
-            # The last start, the end of all, is no buffer's: it stands where numbers are -1.
-            starts = [*itertools.accumulate(sizes[:-1], initial=0), kernels.NO_BUFFER]
+        starts = dict(zip(self._buffers, itertools.accumulate(sizes, initial=0), strict=False))
+        parts = [*(buffers[at] for at in self._buffers), bytes(SPARE_BYTES)]
+        columns = self._columns(tuple(starts.get(at, 0) for at in range(len(buffers))))
+        return np.frombuffer(b"".join(parts), np.uint8), columns
+
+    def _columns(self, starts: tuple[int, ...]) -> I8:
+        """Return the kernels' description of the columns whose buffers start there."""
+        known = self._known.get(starts)
+        if known is None:
+            of = (*starts, kernels.NO_BUFFER)  # the last one is where numbers are -1
             rows = [
-                (kind, attribute, starts[valid], starts[values], starts[offsets])
-                for kind, attribute, valid, values, offsets in self._rows
+                (place.kind, attribute, of[place.valid], of[place.values], of[place.offsets], place.item)
+                for place, attribute in self._places
             ]
-            self._known = sizes, frozen(np.array(rows, np.int64))
-        parts = [*(dense.buffers[at] for at in self._buffers), _SPARE]
-        return np.frombuffer(b"".join(parts), np.uint8), self._known[1]
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            known = frozen(np.array(rows, np.int64).reshape(-1, kernels.COLUMN_WIDTH))
+            self._known[starts] = known
+        return known
+
+
+class _Way(NamedTuple):
+    """How columns are read that can be used as they are."""
+
+    plan: ColumnPlan
+    floats: PickedColumns | None
 
 
 class ColumnReader:
@@ -185,10 +203,10 @@ class ColumnReader:
     def __init__(self, schema: Schema, limits: Limits) -> None:
         self._schema = schema
         self._text_size_max = limits.string_size_bytes_max
-        self._header: Mapping[str, Any] | None = None
+        # By the identity of headers, which are kept too: those of a chunk's payloads that lie alike are one.
+        self._known: dict[int, tuple[Mapping[str, Any], _Way | None]] = {}
         self._columns: list[Any] = []
-        self._plan: ColumnPlan | None = ColumnPlan([])
-        self._floats: PickedColumns | None = None
+        self._way: _Way | None = _Way(ColumnPlan([]), None)
 
     def read(self, header: Mapping[str, Any], buffers: Sequence[Buffer]) -> DenseColumns | None:
         """Return the columns of a checked payload if they can be used as they are, None if they cannot.
@@ -196,27 +214,37 @@ class ColumnReader:
         They can if none of the events is refused and no value is converted: one value per event at most, of
         a type that the domain takes unchanged, no NaN, no text beyond the limit.
         """
-        plan = self._plan_of(header)
-        if plan is None:
+        way = self._way_of(header)
+        if way is None:
             return None
         event_count = header["event_count"]
-        dense = DenseColumns(plan, buffers, [memoryview(buffer).nbytes for buffer in buffers])
-        plan.check(event_count, dense.sizes)
-        if self._floats is not None and _has_nan(*self._floats.gather(dense), event_count):
+        if isinstance(buffers, ChunkBuffers):
+            sizes: Sequence[int] = buffers.sizes
+        else:
+            sizes = [memoryview(buffer).nbytes for buffer in buffers]
+        dense = DenseColumns(way.plan, buffers, sizes)
+        way.plan.check(event_count, sizes)
+        if way.floats is not None and _has_nan(*way.floats.gather(dense), event_count):
             return None
-        if max(dense.sizes, default=0) > self._text_size_max and self._has_long_text(dense):
+        if max(sizes, default=0) > self._text_size_max and self._has_long_text(dense):
             return None
         return dense
 
-    def _plan_of(self, header: Mapping[str, Any]) -> ColumnPlan | None:
+    def _way_of(self, header: Mapping[str, Any]) -> _Way | None:
+        known = self._known.get(id(header))
+        if known is not None:
+            return known[1]
         columns = header["columns"]
-        if header is not self._header:
-            if self._columns != columns:
-                self._columns = [dict(column) for column in columns]
-                self._plan = ColumnPlan(columns) if all(map(self._is_plain, columns)) else None
-                self._floats = None if self._plan is None else _floats_of(self._plan)
-            self._header = header
-        return self._plan
+        if self._columns != columns:
+            self._columns = [dict(column) for column in columns]
+            self._way = None
+            if all(map(self._is_plain, columns)):
+                plan = ColumnPlan(columns)
+                self._way = _Way(plan, _floats_of(plan))
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[id(header)] = header, self._way
+        return self._way
 
     def _is_plain(self, column: Mapping[str, Any]) -> bool:
         declared = self._schema.get(column["name"])

@@ -137,9 +137,9 @@ class Encoder:
         if self._text_bits.bit_count:
             bit_start, bit = self._text_bits.evaluate_batch(batch)
             return frozen(bit_start), frozen(bit)
-        if len(self._no_bits) != batch.event_count + 1:
+        if len(self._no_bits) <= batch.event_count:
             self._no_bits = frozen(np.zeros(batch.event_count + 1, np.int64))
-        return self._no_bits, _NONE
+        return self._no_bits[: batch.event_count + 1], _NONE
 
     def encode(self, raw: RawBatch) -> EncodedBatch:
         """Encode all events of a decoded batch; refused ones come out empty."""
@@ -219,11 +219,12 @@ class _DenseRows:
         self._full: tuple[I8, I4] = (np.zeros(0, np.int64), np.zeros(0, np.int32))
 
     def full_entries(self, event_count: int) -> tuple[I8, I4]:
-        """Return the starts and the attributes of the entries of events that have all columns; kept."""
-        if len(self._full[0]) != event_count + 1:
+        """Return the starts and the attributes of the entries of events that have all columns."""
+        if len(self._full[0]) <= event_count:
             starts = np.arange(event_count + 1, dtype=np.int64) * len(self._attributes)
             self._full = (frozen(starts), frozen(np.tile(self._attributes, event_count)))
-        return self._full
+        starts, attributes = self._full
+        return starts[: event_count + 1], attributes[: event_count * len(self._attributes)]
 
 
 class _NameNumbers:

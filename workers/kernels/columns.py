@@ -3,8 +3,9 @@
 All columns in one call: a call with its arrays costs as much as some thousand labels. Events go in blocks, so
 that a block's labels, which column after column writes with a stride, stay in the first-level cache.
 
-The payload is one array of bytes; a row of `columns` says where a column's parts lie in it. Eight bytes more
-stand at its end, so that a short text is one load (`text.word_of`).
+The payload is one array of bytes; a row of `columns` says where a column's parts lie in it. Integers of one,
+two or four bytes are not widened before: each is read with the bytes behind it, which are then shifted out,
+so that one loop does for all widths. So eight bytes more stand at the end of the payload.
 """
 
 from __future__ import annotations
@@ -21,32 +22,42 @@ from pubsub_cluster.workers.kernels.tables import Index
 from pubsub_cluster.workers.kernels.text import double_of, integer_of, load_word
 
 INTEGERS, DOUBLES, BOOLEANS, TEXTS = 0, 1, 2, 3
-COLUMN_TYPE, COLUMN_ATTRIBUTE, COLUMN_VALID, COLUMN_VALUES, COLUMN_OFFSETS = 0, 1, 2, 3, 4
-COLUMN_WIDTH = 5
+COLUMN_TYPE, COLUMN_ATTRIBUTE, COLUMN_VALID, COLUMN_VALUES, COLUMN_OFFSETS, COLUMN_ITEM = 0, 1, 2, 3, 4, 5
+COLUMN_WIDTH = 6
 NO_BUFFER = -1
 BLOCK_EVENTS = 64
 _BYTES = 8
 
 
 @leaf
-def direct_labels(data: Any, start: Any, attribute: Any, numbers: Any, to: Any, label: Any) -> None:
-    """Find the labels of the integers from `start` on by table; `to` is (first, stop, step) in `label`."""
+def load_integer(data: Any, at: Any, item: Any) -> Any:
+    """Return the integer of `item` bytes at `at`; eight bytes must exist."""
+    beyond = 8 * (_BYTES - item)
+    return integer_of(load_word(data, at) << np.uint64(beyond)) >> beyond
+
+
+@leaf
+def direct_labels(data: Any, values: Any, attribute: Any, numbers: Any, to: Any, label: Any) -> None:
+    """Find the labels of integers by table.
+
+    `values` is (place in `data`, bytes of each), `to` is (first, stop, step) in `label`.
+    """
+    at, item = values
     first, stop, step = to
     low = numbers.number_low[attribute]
     table = numbers.number_table[attribute]
     high = low + (numbers.number_table[attribute + 1] - table - 1)
     direct = numbers.direct_label
-    at = start
     for place in range(first, stop, step):
-        value = integer_of(load_word(data, at))
+        value = load_integer(data, at, item)
         label[Index(place)] = direct[Index(table + (min(max(value, low), high) - low))]
-        at += _BYTES
+        at += item
 
 
 @leaf
 def column_labels(data: Any, column: Any, span: Any, lookup: Any, to: Any, label: Any) -> None:
     """Find the labels of the rows of `span` of one column; as `direct_labels`, `to` = (first, step)."""
-    kind, attribute, valid, values, offsets = column
+    kind, attribute, valid, values, offsets, item = column
     first, stop = span
     place, step = to
     for row in range(first, stop):
@@ -59,11 +70,10 @@ def column_labels(data: Any, column: Any, span: Any, lookup: Any, to: Any, label
         elif kind == BOOLEANS:
             found = np.int64(FALSE_LABEL + (1 if data[values + row] else 0))
         else:
-            word = load_word(data, values + _BYTES * row)
-            whole = integer_of(word)
+            whole = load_integer(data, values + item * row, item)
             part = 0.0
             if kind == DOUBLES:
-                whole, part = key_of_double(double_of(word))
+                whole, part = key_of_double(double_of(load_word(data, values + item * row)))
             found = number_label(lookup.numbers, attribute, whole, part)
         label[Index(place)] = found
         place += step
@@ -93,8 +103,9 @@ def encode_columns(
 
     ============  =============================================================================  ===
     data          uint8[], the payload and eight bytes more                                      in
-    columns       int64[c, 5], by attribute ascending: type, attribute, first byte of            in
-                  validity (NO_BUFFER: all rows have values), values and text offsets
+    columns       int64[c, 6], by attribute ascending: type, attribute, first byte of            in
+                  validity (NO_BUFFER: all rows have values), values and text offsets;
+                  bytes of a value
     event_count   int                                                                            in
     has_gaps      whether a column has a validity; without, `entry_start` and the attributes     in
                   of `out` are not written: all events have all columns
@@ -111,11 +122,12 @@ def encode_columns(
         for at in range(width):
             kind, attribute = columns[at, COLUMN_TYPE], columns[at, COLUMN_ATTRIBUTE]
             valid, values = columns[at, COLUMN_VALID], columns[at, COLUMN_VALUES]
+            item = columns[at, COLUMN_ITEM]
             if kind == INTEGERS and valid == NO_BUFFER and lookup.numbers.number_method[attribute] == DIRECT:
-                start = values + _BYTES * first
+                start = values + item * first, item
                 direct_labels(data, start, attribute, lookup.numbers, (to + at, end, width), out[1])
             else:
-                column = kind, attribute, valid, values, columns[at, COLUMN_OFFSETS]
+                column = kind, attribute, valid, values, columns[at, COLUMN_OFFSETS], item
                 column_labels(data, column, (first, stop), lookup, (to + at, width), out[1])
         to = drop_gaps(first, stop, columns, to, entry_start, out) if has_gaps else end
     if has_gaps:

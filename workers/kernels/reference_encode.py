@@ -98,26 +98,30 @@ def encode_columns(
     """See `columns.encode_columns`."""
     to = 0
     for event in range(event_count):
-        for kind, attribute, valid, values, offsets in columns.tolist():
+        for kind, attribute, valid, values, offsets, item in columns.tolist():
             if valid != NO_BUFFER and not data[valid + event]:
                 continue
             if has_gaps:
                 out[0][to] = attribute
-            out[1][to] = _column_label(data, (kind, attribute, values, offsets), event, lookup)
+            out[1][to] = _column_label(data, (kind, attribute, values, offsets, item), event, lookup)
             to += 1
         if has_gaps:
             entry_start[event + 1] = to
 
 
 def _column_label(data: Any, column: Any, event: int, lookup: Any) -> int:
-    kind, attribute, values, offsets = column
+    kind, attribute, values, offsets, item = column
     content = data.tobytes()
     if kind == BOOLEANS:
         return FALSE_LABEL + bool(content[values + event])
     if kind == TEXTS:
         start, stop = struct.unpack_from("<qq", content, offsets + 8 * event)
         return text_label(lookup.texts, attribute, data, values + start, values + stop)
-    value = struct.unpack_from("<q" if kind == INTEGERS else "<d", content, values + 8 * event)[0]
+    if kind == INTEGERS:
+        at = values + item * event
+        value: float = int.from_bytes(content[at : at + item], "little", signed=True)
+    else:
+        (value,) = struct.unpack_from("<d", content, values + 8 * event)
     return number_label(lookup.numbers, attribute, *number_key(value))
 
 
@@ -126,7 +130,7 @@ def has_nan(data: Any, columns: Any, event_count: Any) -> bool:
     content = data.tobytes()
     return any(
         math.isnan(struct.unpack_from("<d", content, values + 8 * event)[0])
-        for kind, _, valid, values, _ in columns.tolist()
+        for kind, _, valid, values, *_ in columns.tolist()
         for event in range(event_count)
         if kind == DOUBLES and (valid == NO_BUFFER or content[valid + event])
     )
