@@ -7,6 +7,8 @@ whose matches do not fit goes on in the next page, with the same event first.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +19,7 @@ from pubsub_cluster.shm.segment import Owner
 FAMILY = "result_slot"
 EVENTS_SHARE = 8  # of a slot's words, one in eight is for counts
 SLOT_WORDS_LEAST = 64
+_COLUMNS = ("first_event", "event_count", "match_count", "counts", "rows")
 
 
 class ResultSlots:
@@ -36,6 +39,7 @@ class ResultSlots:
         self.slot_count = family.lengths["slots"]
         self.page_rows_max = family.lengths["page_rows"]
         self.page_events_max = family.lengths["page_events"]
+        self._known: dict[int, list[npt.NDArray[Any]]] = {}
 
     @classmethod
     def create(cls, owner: Owner, slot_count: int, slot_size_bytes: int, generation: int = 1) -> ResultSlots:
@@ -76,18 +80,17 @@ class ResultSlots:
             Catalogue rows, grouped by event.
         """
         fits = len(counts) <= self.page_events_max and len(rows) <= self.page_rows_max
-        if not fits or int(counts.sum(dtype=np.int64)) != len(rows):
+        if not fits or _total(counts) != len(rows):
             raise ValueError(
                 f"page of {len(counts)} events and {len(rows)} rows, allowed {self.page_events_max} and "
                 f"{self.page_rows_max}, counts must add up to the rows"
             )
-        self._check_slot(slot_idx)
-        column = self._family.column
-        column("counts", slot_idx)[: len(counts)] = counts
-        column("rows", slot_idx)[: len(rows)] = rows
-        column("first_event", slot_idx)[0] = first_event
-        column("event_count", slot_idx)[0] = len(counts)
-        column("match_count", slot_idx)[0] = len(rows)
+        slot_first, slot_events, slot_matches, slot_counts, slot_rows = self._slot(slot_idx)
+        slot_counts[: len(counts)] = counts
+        slot_rows[: len(rows)] = rows
+        slot_first[0] = first_event
+        slot_events[0] = len(counts)
+        slot_matches[0] = len(rows)
 
     def read_page(self, slot_idx: int) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return copies of a slot's page: first event, counts int32[events], rows int32[matches].
@@ -97,15 +100,12 @@ class ResultSlots:
         SegmentError
             The slot holds no page that adds up: its worker is not to be trusted.
         """
-        self._check_slot(slot_idx)
-        column = self._family.column
-        first_event = int(column("first_event", slot_idx)[0])
-        event_count = int(column("event_count", slot_idx)[0])
-        match_count = int(column("match_count", slot_idx)[0])
+        slot_first, slot_events, slot_matches, slot_counts, slot_rows = self._slot(slot_idx)
+        first_event, event_count, match_count = int(slot_first[0]), int(slot_events[0]), int(slot_matches[0])
         if 0 <= event_count <= self.page_events_max and 0 <= match_count <= self.page_rows_max:
-            counts = column("counts", slot_idx)[:event_count].copy()
-            if (counts >= 0).all() and int(counts.sum(dtype=np.int64)) == match_count:
-                return first_event, counts, column("rows", slot_idx)[:match_count].copy()
+            counts = slot_counts[:event_count].copy()
+            if (event_count == 1 or (counts >= 0).all()) and _total(counts) == match_count:
+                return first_event, counts, slot_rows[:match_count].copy()
         raise SegmentError(
             f"result slot {slot_idx} holds no page that adds up",
             seen=[event_count, match_count],
@@ -114,12 +114,22 @@ class ResultSlots:
 
     def close(self) -> None:
         """Let go of the segment."""
+        self._known.clear()
         self._family.close()
 
     def unlink(self) -> None:
         """Remove the segment's name."""
         self._family.unlink()
 
-    def _check_slot(self, slot_idx: int) -> None:
-        if not 0 <= slot_idx < self.slot_count:
-            raise SegmentError("no such result slot", seen=slot_idx, limit=self.slot_count)
+    def _slot(self, slot_idx: int) -> list[npt.NDArray[Any]]:
+        """Return the columns of a slot."""
+        known = self._known.get(slot_idx)
+        if known is None:
+            if not 0 <= slot_idx < self.slot_count:
+                raise SegmentError("no such result slot", seen=slot_idx, limit=self.slot_count)
+            known = self._known[slot_idx] = [self._family.column(name, slot_idx) for name in _COLUMNS]
+        return known
+
+
+def _total(counts: npt.NDArray[np.int32]) -> int:
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum(dtype=np.int64))

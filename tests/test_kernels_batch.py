@@ -43,7 +43,10 @@ def compiled(case: Case) -> tuple[Encoder, Encoder, LabelTests]:
 
 
 def lists_of(encoded: EncodedBatch) -> list[Any]:
-    return [encoded.event_count, *(column.tolist() for column in encoded[1:])]
+    count = int(encoded.entry_start[-1])  # the arrays of entries may be longer
+    entries = [encoded.entry_attribute[:count].tolist(), encoded.entry_label[:count].tolist()]
+    bits = [encoded.bit_start.tolist(), encoded.bit.tolist()]
+    return [encoded.event_count, encoded.entry_start.tolist(), *entries, *bits]
 
 
 def truths(encoded: EncodedBatch, tests: LabelTests) -> list[tuple[int, int, bool]]:

@@ -18,7 +18,7 @@ from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.raw_batch import RawBatch, TextEntries
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.workers.dense import ColumnReader, DenseColumns
-from pubsub_cluster.workers.flat_batch import SCANNERS, FlatBatch, raw_of, scan_rows, texts_of_flat
+from pubsub_cluster.workers.flat_batch import SCANNERS, EntryRoom, FlatBatch, raw_of, scan_rows, texts_of_flat
 from pubsub_cluster.workers.names import NameTable
 
 
@@ -35,6 +35,8 @@ class EventBatch:
     limits : Limits
     column_reader : ColumnReader, optional
         Of the same schema and limits; kept from batch to batch it knows what headers say.
+    room : EntryRoom, optional
+        Where the entries of rows go; the batch is valid until the next one takes it.
 
     Attributes
     ----------
@@ -53,6 +55,7 @@ class EventBatch:
         schema: Schema = EMPTY_SCHEMA,
         limits: Limits = DEFAULT_LIMITS,
         column_reader: ColumnReader | None = None,
+        room: EntryRoom | None = None,
     ) -> None:
         self.event_count: int = header["event_count"]
         self.names = names
@@ -61,7 +64,7 @@ class EventBatch:
         self._raw: RawBatch | None = None
         self._decode = (header, buffers, schema, limits)
         if header["format"] in SCANNERS:
-            self.flat = scan_rows(header, buffers, event_reader(schema, limits), names)
+            self.flat = scan_rows(header, buffers, event_reader(schema, limits), names, room)
         elif header["format"] == "columns":
             self.dense = (column_reader or ColumnReader(schema, limits)).read(header, buffers)
 

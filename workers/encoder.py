@@ -27,6 +27,7 @@ from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
 
 _NONE = frozen(np.zeros(0, np.int32))
+_ROOM_KEPT_MAX = 256
 _encode_entries = Settled(encode.encode_entries)
 _encode_columns = Settled(columns.encode_columns)
 
@@ -39,7 +40,8 @@ class EncodedBatch(NamedTuple):
     event_count : int
     entry_start : int64[n+1]
     entry_attribute, entry_label : int32[]
-        Within an event grouped by attribute, attributes ascending; labels of one attribute are distinct.
+        Perhaps longer than what the events have of them. Within an event grouped by attribute, attributes
+        ascending; labels of one attribute are distinct.
     bit_start : int64[n+1]
     bit : int32[]
         Bits that are set, ascending within an event.
@@ -81,13 +83,17 @@ class Encoder:
         self._numbers = _NameNumbers(self._names)
         self._no_bits: I8 = frozen(np.zeros(1, np.int64))
         self._dense_rows = _DenseRows(ColumnPlan([]), self._attribute_of)
+        self._row_room = _RowRoom(1, _ROOM_KEPT_MAX)
 
     def lookups(self) -> list[tuple[str, str, int, str, int]]:
         """Return how the values of each attribute are looked up, with its name."""
         return [(name, *choice) for name, choice in zip(self._names, choices_of(self.lookup), strict=True)]
 
     def encode_batch(self, batch: EventBatch) -> EncodedBatch:
-        """Encode all events of a batch, from whatever form it has; refused ones come out empty."""
+        """Encode all events of a batch, from whatever form it has; refused ones come out empty.
+
+        Valid until the next call.
+        """
         if batch.flat is not None:
             return self._encode_flat(batch, batch.flat)
         if batch.dense is not None:
@@ -102,12 +108,11 @@ class Encoder:
 
     def _encode_flat(self, batch: EventBatch, flat: FlatBatch) -> EncodedBatch:
         attribute_of = self._numbers.attributes_by_number(batch.names)
-        entry_start = np.empty(flat.event_count + 1, np.int64)
-        out = (np.empty(len(flat.name), np.int32), np.empty(len(flat.name), np.int32))
+        out = self._room_for(flat.event_count, len(flat.name))
         values = (flat.name, flat.kind, flat.whole, flat.part, flat.stop, flat.data)
-        events = (frozen(flat.event_first), frozen(flat.event_stop))
-        _encode_entries(events, tuple(map(frozen, values)), attribute_of, self.lookup, entry_start, out)
-        return self._with_bits(batch, entry_start, out)
+        events = (flat.event_first, flat.event_stop)
+        _encode_entries(events, values, attribute_of, self.lookup, out.entry_start, out.entries)
+        return EncodedBatch(flat.event_count, *out.frozen, *self._bits_of(batch))
 
     def _encode_dense(self, batch: EventBatch, dense: DenseColumns) -> EncodedBatch:
         if self._dense_rows.plan is not dense.plan:
@@ -122,6 +127,14 @@ class Encoder:
             return self._with_bits(batch, entry_start, out)
         start, attribute = self._dense_rows.full_entries(batch.event_count)
         return EncodedBatch(batch.event_count, start, attribute, frozen(out[1]), *self._bits_of(batch))
+
+    def _room_for(self, event_count: int, entry_count: int) -> _RowRoom:
+        if self._row_room.fits(event_count, entry_count):
+            return self._row_room
+        room = _RowRoom(event_count, max(entry_count, _ROOM_KEPT_MAX))
+        if entry_count <= _ROOM_KEPT_MAX:
+            self._row_room = room
+        return room
 
     def _with_bits(self, batch: EventBatch, entry_start: I8, out: tuple[I4, I4]) -> EncodedBatch:
         entry_count = int(entry_start[-1])
@@ -225,6 +238,19 @@ class _DenseRows:
             self._full = (frozen(starts), frozen(np.tile(self._attributes, event_count)))
         starts, attributes = self._full
         return starts[: event_count + 1], attributes[: event_count * len(self._attributes)]
+
+
+class _RowRoom:
+    """Memory for the labels of one small batch of rows after another."""
+
+    def __init__(self, event_count: int, entry_count: int) -> None:
+        self.entry_start = np.empty(event_count + 1, np.int64)
+        self.entries = (np.empty(entry_count, np.int32), np.empty(entry_count, np.int32))
+        self.frozen = (frozen(self.entry_start), frozen(self.entries[0]), frozen(self.entries[1]))
+
+    def fits(self, event_count: int, entry_count: int) -> bool:
+        """Tell whether it is for exactly so many events and so many entries at least."""
+        return entry_count <= len(self.entries[0]) and event_count + 1 == len(self.entry_start)
 
 
 class _NameNumbers:

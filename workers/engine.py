@@ -27,6 +27,7 @@ from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.delta import DeltaIndex, too_many_matches
 from pubsub_cluster.workers.dense import ColumnReader
 from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
+from pubsub_cluster.workers.flat_batch import EntryRoom
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import delta as delta_kernels
 from pubsub_cluster.workers.kernels import match as match_kernels
@@ -168,7 +169,7 @@ class _Base:
         return self._encoder.encode(batch)
 
     def match(self, encoded: EncodedBatch, rows_max: int, prefetch: bool = True) -> tuple[I8, I4]:
-        """Return (start int64[n+1], layout row int32[]), read-only; valid until the next call."""
+        """Return (start int64[n+1], layout row int32[]); the rows are valid until the next call."""
         start = np.zeros(encoded.event_count + 1, np.int64)
         events = EventTables(*encoded[1:])
         self._make_room(encoded)
@@ -187,7 +188,7 @@ class _Base:
                 found = int(start[-1])
                 if found > rows_max:
                     raise too_many_matches(found, rows_max)
-                return frozen(start), frozen(self._out[:found])
+                return start, self._out[:found]
             if len(self._out) > rows_max:
                 raise too_many_matches(len(self._out), rows_max)
             self._out = np.concatenate((self._out, np.empty_like(self._out)))
@@ -245,6 +246,7 @@ class MatchEngine:
         self._limits = limits
         self._names = NameTable(schema, limits)
         self._column_reader = ColumnReader(schema, limits)
+        self._room = EntryRoom()
         self._generations: dict[int, _Generation] = {}
         self._attach(EMPTY_GENERATION, empty_layout(), 0, None)
 
@@ -275,7 +277,8 @@ class MatchEngine:
 
     def read(self, header: Mapping[str, Any], buffers: Sequence[Buffer]) -> EventBatch:
         """Return the events of a checked payload, for `match_batch`; the next call may end its use."""
-        return EventBatch(header, buffers, self._names, self.schema, self._limits, self._column_reader)
+        names, reader, room = self._names, self._column_reader, self._room
+        return EventBatch(header, buffers, names, self.schema, self._limits, reader, room)
 
     def match(
         self,
@@ -331,7 +334,7 @@ class MatchEngine:
         if len(base.row_catalogue):
             found = base.match(base.encode(batch), limit)
         else:
-            found = frozen(np.zeros(batch.event_count + 1, np.int64)), _NONE
+            found = np.zeros(batch.event_count + 1, np.int64), _NONE
         started_ns = time.perf_counter_ns()
         pairs = (_NONE, _NONE)
         if counts.rows > base_rows:
@@ -382,7 +385,9 @@ class MatchEngine:
     def _merge(
         found: tuple[I8, I4], row_catalogue: I4, pairs: tuple[I4, I4], event_count: int, delta_us: int
     ) -> MatchResult:
+        if event_count == 1 and not len(pairs[0]):  # what follows would take longer than matching it
+            return MatchResult(found[0], row_catalogue.take(found[1]), delta_us)
         offsets = np.zeros(event_count + 1, np.int64)
         rows = np.empty(len(found[1]) + len(pairs[0]), np.int32)
-        _merge_pairs(found, row_catalogue, pairs, offsets, rows)
+        _merge_pairs((frozen(found[0]), frozen(found[1])), row_catalogue, pairs, offsets, rows)
         return MatchResult(offsets, rows, delta_us)

@@ -36,10 +36,13 @@ from pubsub_cluster.workers.names import NameTable
 
 _BYTES_PER_ENTRY = 12
 _ROOM_MIN = 64
+_ROOM_KEPT_MAX = 256
 
 
 class FlatBatch(NamedTuple):
     """Values of n events; the entries of event i are those from ``event_first[i]`` to ``event_stop[i]``.
+
+    All arrays are read-only. Those of entries may be longer than what the events have of them.
 
     Attributes
     ----------
@@ -72,16 +75,45 @@ class FlatBatch(NamedTuple):
     refused: dict[int, EventError]
 
 
+class EntryRoom:
+    """Memory for the entries of one small batch after another; making it takes longer than filling it."""
+
+    def __init__(self) -> None:
+        self._kept = _room(_ROOM_MIN, 1)
+        self._kept_frozen = _frozen_entries(self._kept)
+
+    def take(self, row_count: int, event_count: int) -> Entries:
+        """Return room for so many rows at least and exactly so many events."""
+        kept = self._kept
+        if row_count > len(kept.name) or event_count != len(kept.event_first):
+            kept = _room(row_count, event_count)
+            if row_count <= _ROOM_KEPT_MAX:
+                self._kept, self._kept_frozen = kept, _frozen_entries(kept)
+        return kept
+
+    def frozen(self, entries: Entries) -> Entries:
+        """Return the same entries read-only."""
+        return self._kept_frozen if entries is self._kept else _frozen_entries(entries)
+
+
 def scan_rows(
-    header: Mapping[str, Any], buffers: Sequence[Buffer], reader: EventReader, names: NameTable
+    header: Mapping[str, Any],
+    buffers: Sequence[Buffer],
+    reader: EventReader,
+    names: NameTable,
+    room: EntryRoom | None = None,
 ) -> FlatBatch:
-    """Return the values of a checked payload of rows; as `language.decode.decode_payload`, event by event."""
+    """Return the values of a checked payload of rows; as `language.decode.decode_payload`, event by event.
+
+    With `room` they are valid until it is used again.
+    """
     scan = SCANNERS[header["format"]]
     offsets = kernel_input(np.frombuffer(buffers[0], np.int64), np.int64)
     data = kernel_input(np.frombuffer(buffers[1], np.uint8), np.uint8)
     event_count = len(offsets) - 1
     names.begin_batch()
-    entries = _room(max(len(data) // _BYTES_PER_ENTRY, _ROOM_MIN), event_count)
+    room = room or EntryRoom()
+    entries = room.take(max(len(data) // _BYTES_PER_ENTRY, _ROOM_MIN), event_count)
     event, row = 0, 0
     while True:
         status, event, row = scan(data, offsets, (event, row), names.arrays, names.rules, entries)
@@ -91,21 +123,11 @@ def scan_rows(
             entries = _with_more_room(entries)
         else:
             names.grow()
-    special = np.flatnonzero(entries.event_first == SPECIAL).tolist()
-    if special:
+    if entries.event_first[0] == SPECIAL if event_count == 1 else SPECIAL in entries.event_first:
+        special = np.flatnonzero(entries.event_first == SPECIAL).tolist()
         return _with_special(header["format"], buffers, special, reader, names, entries, row)
-    return FlatBatch(
-        event_count,
-        entries.event_first,
-        entries.event_stop,
-        entries.name[:row],
-        entries.kind[:row],
-        entries.whole[:row],
-        entries.part[:row],
-        entries.stop[:row],
-        data,
-        {},
-    )
+    name, kind, whole, part, stop, event_first, event_stop = room.frozen(entries)
+    return FlatBatch(event_count, event_first, event_stop, name, kind, whole, part, stop, data, {})
 
 
 def _with_special(
@@ -137,13 +159,13 @@ def _with_special(
     name, kind, whole, part, stop = found.columns()
     return FlatBatch(
         len(offsets) - 1,
-        entries.event_first,
-        entries.event_stop,
-        np.concatenate((entries.name[:row], name)),
-        np.concatenate((entries.kind[:row], kind)),
-        np.concatenate((entries.whole[:row], whole)),
-        np.concatenate((entries.part[:row], part)),
-        np.concatenate((entries.stop[:row], stop)),
+        frozen(entries.event_first),
+        frozen(entries.event_stop),
+        frozen(np.concatenate((entries.name[:row], name))),
+        frozen(np.concatenate((entries.kind[:row], kind))),
+        frozen(np.concatenate((entries.whole[:row], whole))),
+        frozen(np.concatenate((entries.part[:row], part))),
+        frozen(np.concatenate((entries.stop[:row], stop))),
         frozen(np.frombuffer(b"".join((documents, found.data)), np.uint8)),
         refused,
     )
@@ -179,6 +201,10 @@ def _room(row_count: int, event_count: int) -> Entries:
         np.empty(event_count, np.int64),
         np.empty(event_count, np.int64),
     )
+
+
+def _frozen_entries(entries: Entries) -> Entries:
+    return Entries(*map(frozen, entries))
 
 
 class _Special:

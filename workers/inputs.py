@@ -14,4 +14,4 @@ def kernel_input(array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
     """Return `array` read-only, contiguous, aligned and of `dtype`, as kernels want it; copied if need be."""
     if array.dtype != dtype or not array.flags.c_contiguous or not array.flags.aligned:
         array = np.array(array, dtype, order="C")
-    return frozen(array)
+    return frozen(array) if array.flags.writeable else array

@@ -67,6 +67,7 @@ class WorkerLoop:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.RCVTIMEO, int(HEARTBEAT_S * 1_000))
         self._socket.setsockopt(zmq.IDENTITY, f"w{worker_idx}.{os.getpid()}".encode())
         self._socket.connect(endpoint)
         self._machine = WorkerMachine()
@@ -79,17 +80,22 @@ class WorkerLoop:
         keep_memory()
         self._say(wire.Hello(self._worker_idx, os.getpid()))
         while self._running:
-            if self._socket.poll(int(HEARTBEAT_S * 1_000)):
-                message = wire.decode_to_worker(self._socket.recv())
-                for action in self._machine.receive(message):
-                    self._do(action)
-            else:
+            try:
+                body = self._socket.recv()
+            except zmq.Again:  # nothing for so long
                 self._say(wire.Heartbeat())
+                continue
+            for action in self._machine.receive(wire.decode_to_worker(body)):
+                self._do(action)
         self._context.destroy(linger=0)
         return 0
 
     def _do(self, action: Action) -> None:
-        match action:
+        match action:  # the most frequent first
+            case Match(task):
+                self._match(task)
+            case WritePage():
+                self._write_page(action)
             case Configure(setup):
                 self._configure(setup)
             case MapLayout(message):
@@ -102,10 +108,6 @@ class WorkerLoop:
             case UnmapLayout(generation):
                 self._engine.drop_layout(generation)
                 give_back_memory()
-            case Match(task):
-                self._match(task)
-            case WritePage():
-                self._write_page(action)
             case Forget(task_id):
                 del self._answers[task_id]
             case Stop():
@@ -160,11 +162,12 @@ class WorkerLoop:
         }
         pages = cut_pages(result.event_offsets, self._slots.page_rows_max, self._slots.page_events_max)
         self._answers[task.task_id] = Answer(result, pages, first_page)
-        self._counters.add("tasks", 1)
-        self._counters.add("events", batch.event_count)
-        self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
+        event_count = batch.event_count  # the chunk is another batch's as soon as this one is answered
         for action in self._machine.matched(task.task_id, len(pages)):
             self._do(action)
+        self._counters.add("tasks", 1)
+        self._counters.add("events", event_count)
+        self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
 
     def _observe(self, batch: EventBatch, generation: int) -> None:
         """Tell what a few events of a batch took; before its answer, which gives its chunk to another."""

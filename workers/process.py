@@ -47,7 +47,7 @@ def cut_pages(offsets: npt.NDArray[np.int64], rows_max: int, events_max: int) ->
     """
     event_count = len(offsets) - 1
     if event_count <= events_max and offsets[-1] <= rows_max:  # as most answers
-        return [PageSpan(0, np.diff(offsets).astype(np.int32), 0, int(offsets[-1]))]
+        return [PageSpan(0, (offsets[1:] - offsets[:-1]).astype(np.int32), 0, int(offsets[-1]))]
     pages: list[PageSpan] = []
     event, row = 0, 0
     while event < event_count or not pages:
