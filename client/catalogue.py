@@ -28,6 +28,8 @@ class CatalogueCalls:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._id_count = 0
+        self._batch_limits = (0, 0)
+        self._batch_limits_of: dict[str, Any] | None = None
 
     def limit(self, name: str) -> int:
         """Return one of the cluster's limits."""
@@ -36,6 +38,14 @@ class CatalogueCalls:
         if not isinstance(value, int):
             raise ProtocolError(f"the cluster's greeting lacks the limit `{name}`", seen=limits)
         return value
+
+    def batch_limits(self) -> tuple[int, int]:
+        """Return the most bytes and the most events of a batch."""
+        hello = self._session.hello()
+        if hello is not self._batch_limits_of:
+            self._batch_limits = self.limit("batch_size_bytes_max"), self.limit("events_per_batch_max")
+            self._batch_limits_of = hello
+        return self._batch_limits
 
     def new_id(self, prefix: str) -> str:
         """Return an id that nobody else makes."""
