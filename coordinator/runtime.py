@@ -43,6 +43,7 @@ from pubsub_cluster.language.errors import (
     error_from_dict,
 )
 from pubsub_cluster.language.protocol import Message, Op
+from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
 from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
@@ -371,4 +372,5 @@ def run_coordinator(
 
     Parameters and errors are those of `Coordinator`.
     """
+    take_turns(SHORT_TURN_US)  # before there are any other threads
     return Coordinator(config, on_ready, parent_pid).run()

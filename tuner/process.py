@@ -19,7 +19,7 @@ from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.layout import layout_lengths, move_layout
-from pubsub_cluster.shm.lifeline import leave, tie_to_parent
+from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, leave, take_turns, tie_to_parent
 from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.shm.slab import SlabReader
@@ -171,6 +171,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
     os.nice(NICENESS)
+    take_turns(SYSTEM_TURN_US)  # its parent's are short
     logging.basicConfig(level=logging.INFO, format="%(asctime)s tuner %(message)s")
     return TunerLoop(options.endpoint).run()
 

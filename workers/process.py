@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.lifeline import leave, pin_to, tie_to_parent
+from pubsub_cluster.shm.lifeline import SHORT_TURN_US, leave, pin_to, take_turns, tie_to_parent
 
 HEARTBEAT_S = 1.0
 log = logging.getLogger("pubsub_cluster.worker")
@@ -74,6 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
     pinned = pin_to(options.cpu)
+    take_turns(SHORT_TURN_US)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s worker %(message)s")
     if options.cpu is not None and pinned is None:
         log.warning("cannot pin to CPU %d here; running unpinned", options.cpu)

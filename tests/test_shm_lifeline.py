@@ -1,0 +1,48 @@
+"""A process's place on the machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+
+import pytest
+
+from pubsub_cluster.shm import lifeline
+
+
+def turn_us_now() -> int:
+    """What the system says of this thread; 0 where it does not know turns of other lengths."""
+    attributes = ctypes.create_string_buffer(lifeline._SCHED_ATTR.size)
+    number = lifeline._SCHED_SETATTR[platform.machine()] + 1
+    assert ctypes.CDLL(None).syscall(number, 0, attributes, len(attributes), 0) == 0
+    return int(lifeline._SCHED_ATTR.unpack(attributes.raw)[5]) // 1_000
+
+
+@pytest.mark.skipif(platform.machine() not in lifeline._SCHED_SETATTR, reason="an unknown machine")
+def test_turns_are_short_for_a_thread_and_those_it_starts_and_nothing_else_changes() -> None:
+    """Elsewhere in this process they stay what they were."""
+    seen: dict[str, int] = {}
+
+    def inner() -> None:
+        seen["inner"] = turn_us_now()
+        lifeline.take_turns(lifeline.SYSTEM_TURN_US)
+        seen["again"] = turn_us_now()
+
+    def outer() -> None:
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        seen["taken"] = lifeline.take_turns(lifeline.SHORT_TURN_US)
+        thread = threading.Thread(target=inner)
+        thread.start()
+        thread.join()
+        assert os.getpriority(os.PRIO_PROCESS, 0) == nice
+        assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+    before = turn_us_now()
+    thread = threading.Thread(target=outer)
+    thread.start()
+    thread.join()
+    assert turn_us_now() == seen["again"] == before
+    if seen["taken"] and before:  # Linux before 6.12 tells 0, whatever was asked for
+        assert seen["inner"] == lifeline.SHORT_TURN_US
