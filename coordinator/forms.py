@@ -18,7 +18,6 @@ from pubsub_cluster.shm.slab import ChunkHead, chunk_head
 
 FORMS_MAX = 256
 _NUMBERS = frozenset({*INTEGER_BYTES, "float64"})
-_WIDE_BYTES = 8
 Key = tuple[bytes, bytes, int]
 """The fields ``batch`` and ``sizes`` of a request as they came, and the size of its one frame."""
 
@@ -37,15 +36,15 @@ class Form:
 
     Attributes
     ----------
-    extent_bytes : int
-        Of its values, were they of eight bytes: what a worker makes of them does not depend on their width.
+    value_count : int
+        In all columns: what a worker makes of values does not depend on their width.
     """
 
     def __init__(self, batch: dict[str, Any], batch_json: bytes, sizes: list[int]) -> None:
-        self.extent_bytes: int = _WIDE_BYTES * batch["event_count"] * len(sizes)
         self.batch = batch
         self.batch_json = batch_json
         self.sizes = sizes
+        self.value_count: int = batch["event_count"] * len(sizes)
         self.size_bytes = sum(sizes)
         self._heads: dict[int, ChunkHead] = {}
 

@@ -27,8 +27,8 @@ from pubsub_cluster.language.protocol import Answer, Buffer, unpacked
 SMALL_EVENTS_MAX = 64
 SMALL_SIZE_BYTES_MAX = 64 << 10
 GROUP_EVENTS_MAX = 512
-SMALL_COLUMNS_SIZE_BYTES_MAX = 512 << 10
-GROUP_COLUMNS_SIZE_BYTES_MAX = 1 << 20
+SMALL_COLUMNS_VALUES_MAX = 64 << 10
+GROUP_COLUMNS_VALUES_MAX = 128 << 10
 WAITING_MAX = 4_096
 WAITING_SIZE_BYTES_MAX = 32 << 20
 BUSY_RETRY_AFTER_S = 0.005
@@ -98,7 +98,7 @@ class Publication:
     def small(self) -> bool:
         """True when it may wait for company."""
         if self.form is not None:
-            return self.form.extent_bytes <= SMALL_COLUMNS_SIZE_BYTES_MAX
+            return self.form.value_count <= SMALL_COLUMNS_VALUES_MAX
         return (
             self.batch["format"] != "columns"
             and self.event_count <= SMALL_EVENTS_MAX
@@ -148,8 +148,8 @@ class Intake:
         """Return the next group: those first in line that can share a chunk; not to be called when empty."""
         group = [self._waiting.popleft()]
         first = group[0]
-        by_size = first.form is not None
-        room = (GROUP_COLUMNS_SIZE_BYTES_MAX if by_size else GROUP_EVENTS_MAX) - _extent(first)
+        by_values = first.form is not None
+        room = (GROUP_COLUMNS_VALUES_MAX if by_values else GROUP_EVENTS_MAX) - _extent(first)
         while self._waiting and not first.alone:
             following = self._waiting[0]
             alike = (
@@ -166,8 +166,8 @@ class Intake:
 
 
 def _extent(publication: Publication) -> int:
-    """Return how much of a group's room a publication takes: bytes of columns, events of rows."""
-    return publication.event_count if publication.form is None else publication.form.extent_bytes
+    """Return how much of a group's room a publication takes: values of columns, events of rows."""
+    return publication.event_count if publication.form is None else publication.form.value_count
 
 
 def joined(group: Sequence[Publication]) -> tuple[bytes, Sequence[Buffer]]:
