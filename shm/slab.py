@@ -29,7 +29,7 @@ FAMILY = "batch_chunk"
 CHUNK_EXTRA_BYTES = 1 << 20  # for the header, the directory of buffers and their alignment
 RESERVE_STEP_BYTES = 256 << 10
 SPARE_BYTES = 8
-HEADS_KEPT = 64
+HEADS_KEPT_SIZE_BYTES_MAX = 256 << 10
 _ENTRY_BYTES = 16  # start and size of a buffer
 
 
@@ -131,6 +131,7 @@ class SlabReader:
     def __init__(self, family: FamilySegment) -> None:
         self._family = family
         self._heads: dict[tuple[int, bytes], _Head] = {}
+        self._heads_size_bytes = 0
         self._contents: dict[int, npt.NDArray[np.uint8]] = {}
 
     @classmethod
@@ -172,8 +173,10 @@ class SlabReader:
         head = self._heads.get((buffer_count, text))  # a publisher's batches are mostly alike
         if head is None:
             head = _read_head(text, first_bytes, len(content), chunk_idx)
-            if len(self._heads) >= HEADS_KEPT:
+            self._heads_size_bytes += len(text)
+            if self._heads_size_bytes > HEADS_KEPT_SIZE_BYTES_MAX:
                 self._heads.clear()
+                self._heads_size_bytes = len(text)
             self._heads[buffer_count, text] = head
         return head.header, ChunkBuffers(content, head.starts, head.sizes)
 

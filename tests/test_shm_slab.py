@@ -18,7 +18,13 @@ from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.protocol import packed
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner, current_owner, list_segments, unlink_segment
-from pubsub_cluster.shm.slab import CHUNK_EXTRA_BYTES, BatchSlab, SlabReader, chunk_head
+from pubsub_cluster.shm.slab import (
+    CHUNK_EXTRA_BYTES,
+    HEADS_KEPT_SIZE_BYTES_MAX,
+    BatchSlab,
+    SlabReader,
+    chunk_head,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH_BYTES = 1 << 20
@@ -75,6 +81,11 @@ def test_payloads_that_lie_alike_share_their_header(slab: BatchSlab) -> None:
     chunks = [slab.place(b'{"n": 1}', [text]) for text in (b"ab", b"cd", b"e")]
     headers = [slab.read(chunk)[0] for chunk in chunks if chunk is not None]
     assert headers[0] is headers[1] and headers[0] is not headers[2]
+    for number in range(300):
+        slab.release(0)
+        assert slab.place(b'{"n": %d, "text": "%s"}' % (number, b"x" * 4_000), [b"?"]) == 0
+        assert slab.read(0)[0]["n"] == number
+    assert slab._heads_size_bytes <= HEADS_KEPT_SIZE_BYTES_MAX and len(slab._heads) < 100
     assert [bytes(view) for view in slab.read(0)[1][:]] == [bytes(slab.read(0)[1][0])]
 
 

@@ -41,7 +41,8 @@ _KERNEL_TYPES = {
 _ANY_SIZE = -1
 _ITEM_BYTES = {kernels.INTEGERS: 8, kernels.DOUBLES: 8, kernels.BOOLEANS: 1, kernels.TEXTS: _ANY_SIZE}
 _has_nan = Settled(kernels.has_nan)
-_KNOWN_MAX = 64
+_KNOWN_COLUMNS_MAX = 4_096
+"""Columns of all that is remembered of payloads, so that wide ones are not remembered in numbers."""
 
 
 class _Places(NamedTuple):
@@ -177,7 +178,7 @@ class PickedColumns:
                 (place.kind, attribute, of[place.valid], of[place.values], of[place.offsets], place.item)
                 for place, attribute in self._places
             ]
-            if len(self._known) >= _KNOWN_MAX:
+            if (len(self._known) + 1) * len(rows) > _KNOWN_COLUMNS_MAX:
                 self._known.clear()
             known = frozen(np.array(rows, np.int64).reshape(-1, kernels.COLUMN_WIDTH))
             self._known[starts] = known
@@ -205,6 +206,7 @@ class ColumnReader:
         self._text_size_max = limits.string_size_bytes_max
         # By the identity of headers, which are kept too: those of a chunk's payloads that lie alike are one.
         self._known: dict[int, tuple[Mapping[str, Any], _Way | None]] = {}
+        self._known_columns = 0
         self._columns: list[Any] = []
         self._way: _Way | None = _Way(ColumnPlan([]), None)
 
@@ -241,8 +243,10 @@ class ColumnReader:
             if all(map(self._is_plain, columns)):
                 plan = ColumnPlan(columns)
                 self._way = _Way(plan, _floats_of(plan))
-        if len(self._known) >= _KNOWN_MAX:
+        self._known_columns += len(columns) + 1
+        if self._known_columns > _KNOWN_COLUMNS_MAX:
             self._known.clear()
+            self._known_columns = len(columns) + 1
         self._known[id(header)] = header, self._way
         return self._way
 
