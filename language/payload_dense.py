@@ -21,18 +21,20 @@ import orjson
 FORMS_KEPT = 64
 NARROW_FROM_BYTES = 4 << 10
 """Below this, finding the narrowest type costs more than it saves."""
-_NARROW: dict[str, np.dtype[Any]] = {
-    "int8": np.dtype(np.int8),
-    "int16": np.dtype(np.int16),
-    "int32": np.dtype(np.int32),
-}
+WIDER_BATCHES = 32
+"""So many batches of the same columns go as wide as one has to: only those of one type travel together."""
+_SIGNED: list[tuple[str, np.dtype[Any]]] = [
+    ("int8", np.dtype(np.int8)),
+    ("int16", np.dtype(np.int16)),
+    ("int32", np.dtype(np.int32)),
+    ("int64", np.dtype(np.int64)),
+]
 _IS_LITTLE = sys.byteorder == "little"
 _TYPES = {np.dtype(np.int64): "int64", np.dtype(np.float64): "float64"} if _IS_LITTLE else {}
 # What int64 holds, and is in the order of this machine.
 _INTEGERS = frozenset(map(np.dtype, "bhilqBHI")) - {np.dtype(np.uint64)} if _IS_LITTLE else frozenset()
-_INT64: np.dtype[Any] = np.dtype(np.int64)
 _ITEM_BYTES = 8
-_scratch = threading.local()
+_kept = threading.local()
 
 
 class DenseColumns(NamedTuple):
@@ -87,18 +89,14 @@ def dense_columns(columns: dict[Any, Any], size_bytes_max: int) -> DenseColumns 
 
 
 def _narrow(names: tuple[Any, ...], values: list[npt.NDArray[Any]], event_count: int) -> DenseColumns | None:
-    """Return columns of integers in the narrowest type that holds them all."""
+    """Return columns of integers in the narrowest type that holds them all, and others lately."""
     wide = np.concatenate(values, out=_room(event_count * len(values)))
     # All bits that are set in one of them: as good as the largest, and found in one pass.
     low, high = 0, int(np.bitwise_or.reduce(wide))
     if high < 0:
         low, high = int(wide.min()), int(wide.max())
-    name, dtype = "int64", _INT64
-    for narrow_name, narrow in _NARROW.items():
-        bound = 1 << (8 * narrow.itemsize - 1)
-        if -bound <= low and high < bound:
-            name, dtype = narrow_name, narrow
-            break
+    bits = max((~low).bit_length(), high.bit_length()) + 1 if low < 0 else high.bit_length() + 1
+    name, dtype = _SIGNED[_settled(names, (bits > 8) + (bits > 16) + (bits > 32))]
     texts = _texts(names, (name,) * len(values), event_count, dtype.itemsize)
     if texts is None:
         return None
@@ -110,11 +108,23 @@ def _narrow(names: tuple[Any, ...], values: list[npt.NDArray[Any]], event_count:
     return DenseColumns(event_count, *texts, block.tobytes())
 
 
+def _settled(names: tuple[Any, ...], fitting: int) -> int:
+    """Return the type to take, a number in `_SIGNED`, where `fitting` is the narrowest for this batch."""
+    known: dict[Any, tuple[int, int]] = _kept.__dict__.setdefault("types", {})
+    taken, unneeded = known.get(names, (0, 0))
+    if fitting >= taken or unneeded >= WIDER_BATCHES:
+        taken, unneeded = fitting, -1
+    if names not in known and len(known) >= FORMS_KEPT:
+        known.clear()
+    known[names] = taken, unneeded + 1
+    return taken
+
+
 def _room(count: int) -> npt.NDArray[np.int64]:
     """Return an int64[count] that this thread keeps: new memory costs more than what goes into it."""
-    kept: npt.NDArray[np.int64] | None = getattr(_scratch, "room", None)
+    kept: npt.NDArray[np.int64] | None = getattr(_kept, "room", None)
     if kept is None or len(kept) < count:
-        kept = _scratch.room = np.empty(count, np.int64)
+        kept = _kept.room = np.empty(count, np.int64)
     return kept[:count]
 
 

@@ -164,6 +164,7 @@ def test_integers_go_as_the_narrowest_type(
 ) -> None:
     """The values are the same, whatever carries them; nothing narrower would hold them."""
     monkeypatch.setattr(payload_dense, "NARROW_FROM_BYTES", 0)
+    payload_dense._kept.__dict__.clear()
     columns = arrays(types, count, data)
     dense = dense_columns(columns, 1 << 20)
     assert dense is not None
@@ -180,6 +181,17 @@ def test_integers_go_as_the_narrowest_type(
         assert found.attributes[name].numbers is not None
         assert _same(found.attributes[name], expected.attributes[name])
         assert found.attributes[name].numbers.whole.tolist() == column.tolist()
+
+
+def test_a_wider_type_is_kept_for_some_batches() -> None:
+    """Batches of one type travel together: one large value among many batches does not part the others."""
+    few, many = np.zeros(1_000, np.int64), np.full(1_000, 300)
+    kinds = []
+    for values in (few, many, *[few] * (payload_dense.WIDER_BATCHES + 1), -many, few):
+        dense = dense_columns({"wider": values}, 1 << 20)
+        assert dense is not None
+        kinds.append(msgspec.json.decode(dense.header_json)["columns"][0]["type"])
+    assert kinds == ["int8", *["int16"] * (payload_dense.WIDER_BATCHES + 1), "int8", "int16", "int16"]
 
 
 def test_small_batches_and_integers_among_floats_stay_wide() -> None:
