@@ -10,9 +10,9 @@ import enum
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import msgspec
 import orjson
 
 from pubsub_cluster.language.errors import ClusterError, PubSubError
@@ -26,8 +26,7 @@ HEADER_SIZE_BYTES_GUESS = 512
 PACKED_FROM_SIZE_BYTES = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """An answer without the id of the request that it answers.
 
     Attributes
@@ -63,7 +62,7 @@ class Reply:
         if self.encoded is None or sum(map(len, self.encoded.values())) < PACKED_FROM_SIZE_BYTES:
             return self
         encoded = {name: zlib.compress(value, 1) for name, value in self.encoded.items()}
-        return replace(self, encoded=encoded, is_packed=True)
+        return msgspec.structs.replace(self, encoded=encoded, is_packed=True)
 
     def error_body(self) -> dict[str, Any]:
         """Return the error as a dictionary; empty for a good reply."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import zmq
 
 from pubsub_cluster.coordinator.children import Child
+from pubsub_cluster.coordinator.sockets import LAST, NOT_LAST, readable
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
 
@@ -55,6 +56,7 @@ class Backend:
         self._poller.register(self._socket, zmq.POLLIN)
         self._watched: set[zmq.Socket[bytes] | int] = set()
         self._children: dict[int | None, Child] = {}
+        self._child_of: dict[bytes, int | None] = {}  # by the identity on the socket
         self._due: dict[int | None, float] = {}
         self.pinned: dict[int, int | None] = {}
 
@@ -77,6 +79,7 @@ class Backend:
                     arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
             started = Child(TUNER_MODULE if child is None else WORKER_MODULE, arguments)
             self._children[child] = started
+            self._child_of[_identity(child, started)] = child
             self._poller.register(started.pidfd, zmq.POLLIN)
             yield child
 
@@ -95,6 +98,7 @@ class Backend:
         found = [child for child, process in self._children.items() if process.pidfd in ready]
         for child in found:
             process = self._children.pop(child)
+            del self._child_of[_identity(child, process)]
             self._poller.unregister(process.pidfd)
             status = process.reap()
             log.warning("%s (pid %d) ended with status %d", _name(child), process.pid, status)
@@ -115,13 +119,11 @@ class Backend:
     def receive(self) -> Iterator[ChildMessage]:
         """Yield what live children have sent, at most a turn's worth."""
         for _ in range(MESSAGES_PER_TURN):
-            try:
-                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
+            if not readable(self._socket):
                 return
-            child = self._child_of(identity)
-            if child is not False and len(frames) == 1:
-                yield ChildMessage(child, frames[0])
+            identity, *frames = self._socket.recv_multipart(LAST)
+            if identity in self._child_of and len(frames) == 1:
+                yield ChildMessage(self._child_of[identity], frames[0])
 
     def send_worker(self, worker_idx: int, message: worker_wire.ToWorker) -> None:
         """Send to a worker; one that is gone is about to be reported dead."""
@@ -148,19 +150,17 @@ class Backend:
         process = self._children.get(child)
         if process is None:
             return
-        identity = f"t.{process.pid}" if child is None else f"w{child}.{process.pid}"
         try:
-            self._socket.send_multipart([identity.encode(), body], zmq.NOBLOCK)
+            self._socket.send(_identity(child, process), NOT_LAST)
+            self._socket.send(body, LAST)
         except zmq.ZMQError as error:
             # Not connected yet (nothing was said to it so far) or just died: its hello or its death follows.
             if error.errno not in (errno.EHOSTUNREACH, errno.EAGAIN):
                 raise
 
-    def _child_of(self, identity: bytes) -> int | bool | None:
-        for child, process in self._children.items():
-            if identity == (f"t.{process.pid}" if child is None else f"w{child}.{process.pid}").encode():
-                return child
-        return False
+
+def _identity(child: int | None, process: Child) -> bytes:
+    return (f"t.{process.pid}" if child is None else f"w{child}.{process.pid}").encode()
 
 
 def _name(child: int | None) -> str:

@@ -8,66 +8,58 @@ publisher's reply and the owners' notifications. A batch here is one publication
 
 from __future__ import annotations
 
+import itertools
 import logging
-import struct
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-import orjson
+import msgspec
 
 from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.config import ClusterConfig
-from pubsub_cluster.coordinator.forms import Form, Forms, as_came, as_read
+from pubsub_cluster.coordinator.forms import Forms
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
 from pubsub_cluster.coordinator.listeners import Listeners
-from pubsub_cluster.coordinator.merge import (
-    Merged,
-    ShardPage,
-    match_counts,
-    merge_pages,
-    part_of,
-    visible_page,
-)
-from pubsub_cluster.language.batch import check_payload, events_as_json
+from pubsub_cluster.coordinator.merge import Merged, Parts, ShardPage, as_bytes, match_counts, merge_pages
+from pubsub_cluster.language.batch import events_as_json
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
-from pubsub_cluster.language.protocol import Answer, Buffer, Message, unpacked
+from pubsub_cluster.language.protocol import Answer, Buffer, PublishRequest
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.slab import BatchSlab
 
 ANSWERS: dict[Any, Answer] = {answer.value: answer for answer in Answer}
-_ONE_EVENT = struct.Struct("<2q")  # offsets
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
-@dataclass(slots=True)
-class OpenBatch:
+class OpenBatch(msgspec.Struct):
     """What is kept of a batch until it is answered: one publication, or a group of small ones.
 
     Attributes
     ----------
     group : list of Publication
         Their events follow one another in the batch.
+    event_count : int
+        Events of all of them.
+    pages : dict of int to list of ShardPage
+        By shard.
+    refused : dict of int to dict
+        Errors of refused events.
+    match_count : int
+        Rows in the pages; once merged, matches.
     """
 
     group: list[Publication]
+    event_count: int
     generation: int
     version: int
     counts: CatalogueCounts
-    now_us: int
     chunk_idx: int
-    pages: dict[int, list[ShardPage]] = field(default_factory=dict)
-    refused: dict[int, dict[str, Any]] = field(default_factory=dict)
-    row_count: int = 0
-
-    @property
-    def event_count(self) -> int:
-        """Events of all its publications."""
-        return sum(publication.event_count for publication in self.group)
+    pages: dict[int, list[ShardPage]] = {}
+    refused: dict[int, dict[str, Any]] = {}
+    match_count: int = 0
 
 
 Answered: TypeAlias = list[tuple[Publication, Reply]]
@@ -117,19 +109,19 @@ class BatchDesk:
         self._catalogue = catalogue
         self._listeners = listeners
         self._clock = Clock(config.injected_clock)
-        self._forms = Forms()
+        self._forms = Forms(config.limits)
         self.open: dict[int, OpenBatch] = {}
         self.notified = 0
         self.dropped = 0
 
-    def key(self, message: Message) -> tuple[str, ...]:
+    def key(self, request: PublishRequest) -> tuple[str, str, str]:
         """Check who publishes what; return the key of the reply."""
-        header, limits = message.header, self._config.limits
-        publisher = check_name(header["publisher"], what="publisher", limits=limits, error=ProtocolError)
-        batch_id = check_name(header["batch_id"], what="batch id", limits=limits, error=ProtocolError)
+        header, limits = request.header, self._config.limits
+        publisher = check_name(header.publisher, what="publisher", limits=limits, error=ProtocolError)
+        batch_id = check_name(header.batch_id, what="batch id", limits=limits, error=ProtocolError)
         return ("batch", publisher, batch_id)
 
-    def read(self, message: Message) -> Publication:
+    def read(self, key: tuple[str, ...], request: PublishRequest) -> Publication:
         """Check everything of a publish request that does not depend on the moment.
 
         Raises
@@ -137,64 +129,23 @@ class BatchDesk:
         ProtocolError, LimitError
             A header field or a buffer is wrong.
         """
-        header = message.header
-        answer = header.get("answer", Answer.HANDLES.value)
-        if not isinstance(answer, str) or answer not in ANSWERS:
-            raise ProtocolError("no such answer", seen=answer, limit=list(Answer))
-        self._clock.check(header.get("at"))
-        return Publication(
-            header["publisher"],
-            header["batch_id"],
-            ANSWERS[answer],
-            bool(header.get("ids", False)),
-            header.get("at"),
-            *self._payload(header, message.buffers),
-        )
-
-    def _payload(
-        self, header: dict[str, Any], frames: list[Buffer]
-    ) -> tuple[dict[str, Any], bytes, Sequence[Buffer], int, list[int] | None, Form | None]:
-        """Check a payload; return the fields of a `Publication` from `batch` on."""
-        key = None
-        if len(frames) == 1 and (came := as_came(header["batch"])):
-            key = came, as_came(header.get("sizes")), memoryview(frames[0]).nbytes
-            form = self._forms.get(key)
-            if form is not None:
-                return form.batch, form.batch_json, frames, form.size_bytes, form.sizes, form
-        batch, sizes = as_read(header["batch"]), as_read(header.get("sizes"))
-        buffers = unpacked(frames, sizes) if "sizes" in header else frames
-        check_payload(batch, buffers, self._config.limits)
-        try:
-            batch_json = orjson.dumps(batch)
-        except orjson.JSONEncodeError as error:
-            raise ProtocolError("the header of a batch has a value too large", seen=str(error)) from None
-        size_bytes = sum([memoryview(buffer).nbytes for buffer in buffers])
-        form = self._forms.keep(key, batch, batch_json, sizes) if key is not None and sizes else None
-        return batch, batch_json, frames, size_bytes, sizes, form
+        header = request.header
+        answer = ANSWERS.get(header.answer) if isinstance(header.answer, str) else None
+        if answer is None:
+            raise ProtocolError("no such answer", seen=header.answer, limit=list(Answer))
+        if header.at is not None:
+            self._clock.check(header.at)
+        form = self._forms.of(header.batch, header.sizes)
+        size_bytes = form.check(request.buffers, self._config.limits)
+        return Publication(key, answer, bool(header.ids), header.at, form, request.buffers, size_bytes)
 
     @property
     def has_chunk(self) -> bool:
         """True while a batch can be placed."""
         return self._slab.free_count > 0
 
-    def place(
-        self,
-        group: list[Publication],
-        version: int,
-        counts: CatalogueCounts,
-        bind: Callable[[int], tuple[int, int]],
-    ) -> None:
-        """Place publications into a chunk and bind them to this moment.
-
-        Parameters
-        ----------
-        group : list of Publication
-            One, or several of the intake.
-        version : int
-            Of the catalogue, now.
-        counts : CatalogueCounts
-        bind : callable
-            ``bind(chunk_idx) -> (batch_no, generation)`` hands it to the scheduler.
+    def place(self, group: list[Publication]) -> int:
+        """Place publications, one or several of the intake, into a chunk and return that.
 
         Raises
         ------
@@ -202,11 +153,11 @@ class BatchDesk:
             No chunk is free.
         """
         form = group[0].form
-        if form is None:
+        if not form.is_dense:
             chunk_idx = self._slab.place(*joined(group))
         else:
             blocks = [publication.frames[0] for publication in group]
-            chunk_idx = self._slab.place_blocks(form.head(len(group)), blocks, form.sizes[0])
+            chunk_idx = self._slab.place_blocks(form.head(len(group)), blocks, form.part_bytes)
         if chunk_idx is None:
             raise BusyError(
                 "every chunk of the batch slab is in use",
@@ -215,9 +166,11 @@ class BatchDesk:
                 remedy="Send again after `retry_after_s`.",
                 retry_after_s=BUSY_RETRY_AFTER_S,
             )
-        now_us = self._clock.at(group[0].at)
-        batch_no, generation = bind(chunk_idx)
-        self.open[batch_no] = OpenBatch(group, generation, version, counts, now_us, chunk_idx)
+        return chunk_idx
+
+    def time_of(self, group: list[Publication]) -> int:
+        """Return the time of acceptance of publications that are placed now, microseconds since the epoch."""
+        return self._clock.at(group[0].at)
 
     def add_page(
         self, batch_no: int, shard_idx: int, page: ShardPage, refused: dict[int, dict[str, Any]]
@@ -230,25 +183,25 @@ class BatchDesk:
             The batch gives more matches than a batch may.
         """
         batch = self.open[batch_no]
-        page = visible_page(page, self._catalogue, batch.counts, batch.version, batch.now_us)
         limit = self._config.limits.matches_per_batch_max
-        batch.row_count += len(page.rows)
-        if batch.row_count > limit:
+        batch.match_count += len(page.rows)
+        if batch.match_count > limit:
             batch.pages.clear()
             raise LimitError(
                 "the batch gives too many matches",
-                seen=batch.row_count,
+                seen=batch.match_count,
                 limit=limit,
                 remedy="Publish fewer events at a time.",
                 limit_name="matches_per_batch_max",
             )
         batch.pages.setdefault(shard_idx, []).append(page)
-        batch.refused.update(refused)
+        if refused:
+            batch.refused.update(refused)
 
     def discard_pages(self, batch_no: int, shard_idx: int) -> None:
         """Forget what a dead worker had answered."""
         batch = self.open[batch_no]
-        batch.row_count -= sum(len(page.rows) for page in batch.pages.pop(shard_idx, []))
+        batch.match_count -= sum(len(page.rows) for page in batch.pages.pop(shard_idx, []))
 
     def done(self, batch_no: int) -> tuple[OpenBatch, Answered]:
         """Merge a batch, tell its owners; return it with the replies, refusals when that fails.
@@ -259,51 +212,36 @@ class BatchDesk:
         try:
             return batch, self._answered(batch)
         except Exception as error:
-            log.exception(
-                "batch %s of %s could not be merged", batch.group[0].batch_id, batch.group[0].publisher
-            )
+            log.exception("batch %s could not be merged", batch.group[0].key)
             reply = defect("the batch could not be merged", error)
             return batch, [(publication, reply) for publication in batch.group]
 
     def _answered(self, batch: OpenBatch) -> Answered:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        merged = merge_pages(pages, batch.event_count, self._catalogue, batch.refused)
-        if len(batch.group) == 1:
-            return [(batch.group[0], self._reply(batch, batch.group[0], merged, batch.refused))]
-        found: Answered = []
-        first = 0
-        ends, handles = merged.offsets.tolist(), merged.handles.tobytes()
-        for publication in batch.group:
-            stop = first + publication.event_count
-            refused = {
-                event - first: {**batch.refused[event], "event_index": event - first}
-                for event in batch.refused
-                if first <= event < stop
-            }
-            if publication.plain and not self._listeners.count:  # no arrays for the few bytes of one event
-                count = ends[stop] - ends[first]
-                buffers: list[Buffer] = [_ONE_EVENT.pack(0, count), handles[8 * ends[first] : 8 * ends[stop]]]
-                found.append((publication, Reply(_fields(batch, publication, count, refused), buffers)))
-                first = stop
-                continue
-            found.append(
-                (publication, self._reply(batch, publication, part_of(merged, first, stop), refused))
-            )
-            first = stop
-        return found
+        merged = merge_pages(pages, batch.event_count, self._catalogue)
+        batch.match_count = len(merged.handles)
+        first = [0, *itertools.accumulate([publication.form.event_count for publication in batch.group])]
+        parts = Parts(merged, first)
+        return [
+            (publication, self._reply(batch, publication, parts, number))
+            for number, publication in enumerate(batch.group)
+        ]
 
-    def _reply(
-        self, batch: OpenBatch, publication: Publication, merged: Merged, refused: dict[int, dict[str, Any]]
-    ) -> Reply:
-        fields = _fields(batch, publication, len(merged.handles), refused)
-        buffers = self._buffers(publication, merged)
-        try:
-            self._notify(batch, publication, merged)
-        except Exception:
-            log.exception(
-                "owners were not told of batch %s of %s", publication.batch_id, publication.publisher
-            )
-            self.dropped += 1
+    def _reply(self, batch: OpenBatch, publication: Publication, parts: Parts, number: int) -> Reply:
+        first = parts.first[number]
+        fields = {
+            "event_count": publication.form.event_count,
+            "generation": batch.generation,
+            "version": batch.version,
+            "match_count": parts.low[number + 1] - parts.low[number],
+            "refused": _refused_of(batch.refused, first, parts.first[number + 1]) if batch.refused else {},
+        }
+        if publication.answer is Answer.HANDLES and not publication.ids:
+            buffers = parts.csr(number)
+        else:
+            buffers = self._buffers(publication, parts.part(number))
+        if self._listeners.count:
+            self._notify(batch, publication, parts.part(number))
         return Reply(fields, buffers)
 
     def close(self, batch_no: int) -> OpenBatch:
@@ -318,39 +256,32 @@ class BatchDesk:
         if publication.answer is Answer.NONE:
             return []
         if publication.answer is Answer.COUNTS:
-            return [_bytes(match_counts(merged))]
-        found = [_bytes(merged.offsets), _bytes(merged.handles)]
-        if publication.ids:
-            offsets, text = self._catalogue.subscription_ids(merged.rows)
-            found += [_bytes(offsets), text]
-        return found
+            return [as_bytes(match_counts(merged))]
+        offsets, text = self._catalogue.subscription_ids(merged.rows)
+        return [as_bytes(merged.offsets), as_bytes(merged.handles), as_bytes(offsets), text]
 
     def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged) -> None:
-        if not self._listeners.count:
-            return
-        sent, dropped = self._listeners.notify(
-            merged,
-            self._catalogue,
-            batch.counts.owners,
-            publication.publisher,
-            publication.batch_id,
-            lambda event_idxs: events_as_json(publication.batch, publication.buffers, event_idxs),
-        )
+        _, publisher, batch_id = publication.key
+        try:
+            sent, dropped = self._listeners.notify(
+                merged,
+                self._catalogue,
+                batch.counts.owners,
+                publisher,
+                batch_id,
+                lambda event_idxs: events_as_json(publication.form.batch, publication.buffers, event_idxs),
+            )
+        except Exception:
+            log.exception("owners were not told of batch %s of %s", batch_id, publisher)
+            sent, dropped = 0, 1
         self.notified += sent
         self.dropped += dropped
 
 
-def _fields(
-    batch: OpenBatch, publication: Publication, match_count: int, refused: dict[int, dict[str, Any]]
-) -> dict[str, Any]:
+def _refused_of(refused: dict[int, dict[str, Any]], first: int, stop: int) -> dict[str, dict[str, Any]]:
+    """Return the errors of a publication's events, by their own index."""
     return {
-        "event_count": publication.event_count,
-        "generation": batch.generation,
-        "version": batch.version,
-        "match_count": match_count,
-        "refused": {str(idx): refused[idx] for idx in sorted(refused)},
+        str(event - first): {**refused[event], "event_index": event - first}
+        for event in sorted(refused)
+        if first <= event < stop
     }
-
-
-def _bytes(array: np.ndarray[Any, Any]) -> Buffer:
-    return array.view(np.uint8).data if array.size else b""

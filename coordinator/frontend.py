@@ -13,12 +13,21 @@ from collections.abc import Iterator, Sequence
 
 import zmq
 
+from pubsub_cluster.coordinator.sockets import (
+    COPIED_SIZE_BYTES_MAX,
+    LAST,
+    NOT_LAST,
+    readable,
+    receive,
+)
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.protocol import (
     FRAME_SLACK_BYTES,
     Buffer,
     Message,
+    Op,
+    PublishRequest,
     check_request,
     parse_message,
     parse_publish,
@@ -28,10 +37,6 @@ from pubsub_cluster.language.together import TOGETHER_SIZE_BYTES_MAX, together
 SEND_QUEUE_MESSAGES_MAX = 1_000
 RECEIVE_QUEUE_MESSAGES_MAX = 1_000
 MESSAGES_PER_TURN = 256
-# Plain numbers: combining pyzmq's flags costs more than sending a frame.
-NOT_LAST = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
-LAST = int(zmq.NOBLOCK)
-COPIED_SIZE_BYTES_MAX = 1 << 16  # copying less is cheaper than sharing it with the thread that sends
 # ZeroMQ bounds messages, not bytes: what a peer has not read of large ones is counted here.
 LARGE_SIZE_BYTES = 1 << 18
 TOGETHER_PEERS_MAX = 4_096
@@ -64,18 +69,16 @@ class Frontend:
         self._together: set[bytes] = set()
         self._unread: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
 
-    def receive(self) -> Iterator[tuple[bytes, Message | PubSubError]]:
-        """Yield what has arrived, at most a turn's worth: a checked request, or why it is none."""
+    def receive(self) -> Iterator[tuple[bytes, Message | PublishRequest | PubSubError]]:
+        """Yield what has arrived, at most a turn's worth: a checked request, or why it is none.
+
+        Only to be called when something has: the socket is not asked before the first message.
+        """
         for _ in range(MESSAGES_PER_TURN):
-            try:
-                frame = self.socket.recv(LAST, copy=False)
-            except zmq.Again:
-                return
-            identity, frames = frame.bytes, []
-            while frame.more:
-                frame = self.socket.recv(LAST, copy=False)
-                frames.append(frame.buffer)
+            identity, frames = receive(self.socket)
             yield identity, _checked(frames)
+            if not readable(self.socket):
+                return
 
     def send(self, identity: bytes, frames: Sequence[Buffer]) -> None:
         """Send a reply; one that the peer cannot take is counted and left to its next request."""
@@ -94,10 +97,13 @@ class Frontend:
 
     def send_all(self, answers: Sequence[tuple[bytes, list[Buffer]]]) -> None:
         """Send replies, those to one connection together where it takes them so and they are small."""
+        if len(answers) == 1:
+            self.send(*answers[0])
+            return
         shared: dict[bytes, list[list[Buffer]]] = {}
         room: dict[bytes, int] = {}
         for identity, frames in answers:
-            if len(answers) > 1 and identity in self._together:
+            if identity in self._together:
                 size_bytes = sum(map(len, frames))
                 if size_bytes <= room.get(identity, TOGETHER_SIZE_BYTES_MAX):
                     room[identity] = room.get(identity, TOGETHER_SIZE_BYTES_MAX) - size_bytes
@@ -119,13 +125,14 @@ class Frontend:
         large = size_bytes >= LARGE_SIZE_BYTES
         if large and not self._room_for(identity, size_bytes):
             return False
+        send = self.socket.send
         try:
-            self.socket.send(identity, NOT_LAST)
+            send(identity, NOT_LAST)
             for frame in frames[:-1]:
-                self.socket.send(frame, NOT_LAST, copy=len(frame) < COPIED_SIZE_BYTES_MAX)
+                send(frame, NOT_LAST, copy=len(frame) < COPIED_SIZE_BYTES_MAX)
             # Frames leave in turn: when the last one is out, all are.
             copied = not large and len(frames[-1]) < COPIED_SIZE_BYTES_MAX
-            tracker = self.socket.send(frames[-1], LAST, copy=copied, track=large)
+            tracker = send(frames[-1], LAST, copy=copied, track=large)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
@@ -152,7 +159,7 @@ class Frontend:
         self._context.term()
 
 
-def _checked(frames: Sequence[Buffer]) -> Message | PubSubError:
+def _checked(frames: list[Buffer]) -> Message | PublishRequest | PubSubError:
     request = ""
     try:
         publish = parse_publish(frames)
@@ -160,7 +167,8 @@ def _checked(frames: Sequence[Buffer]) -> Message | PubSubError:
             return publish
         message = parse_message(frames)
         request = message.request
-        check_request(message)
+        if check_request(message) is Op.PUBLISH:  # all that may be wrong with one is told by these two
+            raise ProtocolError("the header of a request to publish cannot be read")
     except PubSubError as error:
         error.fields.setdefault("request", request)
         return error

@@ -2,75 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.workers import messages as wire
 
 
-@dataclass(frozen=True, slots=True)
-class SendWorker:
+class SendWorker(msgspec.Struct, frozen=True, gc=False):
     """Send a message to a worker."""
 
     worker_idx: int
     message: wire.ToWorker
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnWorker:
+class SpawnWorker(msgspec.Struct, frozen=True, gc=False):
     """Start a process for this worker after `delay_s`."""
 
     worker_idx: int
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class KillWorker:
+class KillWorker(msgspec.Struct, frozen=True, gc=False):
     """Kill a worker that no longer answers."""
 
     worker_idx: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardPages:
+class DiscardPages(msgspec.Struct, frozen=True, gc=False):
     """Forget what this shard has answered for the batch: its task starts anew."""
 
     batch_no: int
     shard_idx: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDone:
+class BatchDone(msgspec.Struct, frozen=True, gc=False):
     """Every shard has answered: merge, reply, release the chunk."""
 
     batch_no: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRefused:
+class BatchRefused(msgspec.Struct, frozen=True, gc=False):
     """The batch cannot be answered: reply with the error, release the chunk."""
 
     batch_no: int
     error: PubSubError
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDivided:
+class BatchDivided(msgspec.Struct, frozen=True, gc=False):
     """The group has failed as a whole: release the chunk, publish its members one by one."""
 
     batch_no: int
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationPublished:
+class GenerationPublished(msgspec.Struct, frozen=True, gc=False):
     """New batches are bound to this generation from now on."""
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnlinkSegment:
+class UnlinkSegment(msgspec.Struct, frozen=True, gc=False):
     """Nobody will ask for this segment again."""
 
     segment: str

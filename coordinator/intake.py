@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 
 from pubsub_cluster.coordinator.forms import Form
 from pubsub_cluster.language.errors import BusyError
-from pubsub_cluster.language.protocol import Answer, Buffer, unpacked
+from pubsub_cluster.language.protocol import Answer, Buffer
 
 SMALL_EVENTS_MAX = 64
 SMALL_SIZE_BYTES_MAX = 64 << 10
@@ -34,76 +34,63 @@ WAITING_SIZE_BYTES_MAX = 32 << 20
 BUSY_RETRY_AFTER_S = 0.005
 
 
-@dataclass(slots=True)
-class Publication:
+class Publication(msgspec.Struct):
     """A checked request to publish, until it is answered.
 
     Attributes
     ----------
-    publisher, batch_id : str
+    key : tuple of str
+        Of its reply: its last parts are the publisher and the id of the batch.
     answer : Answer
     ids : bool
     at : int or None
         Its time, where the clock is injected.
-    batch : dict
-        Header of the payload.
-    batch_json : bytes
-        The same, as JSON.
+    form : Form
+        What its header says.
     frames : sequence of bytes-like
         The buffers, or one frame that has them all.
     size_bytes : int
         Of the buffers.
-    sizes : list of int or None
-        Of each buffer, where they stand in one frame.
-    form : Form or None
-        Of dense columns in one frame.
     alone : bool
         It was in a group that failed, and is not put into another.
     """
 
-    publisher: str
-    batch_id: str
+    key: tuple[str, ...]
     answer: Answer
     ids: bool
     at: int | None
-    batch: dict[str, Any]
-    batch_json: bytes
+    form: Form
     frames: Sequence[Buffer]
     size_bytes: int
-    sizes: list[int] | None = None
-    form: Form | None = None
     alone: bool = False
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The key of its reply."""
-        return ("batch", self.publisher, self.batch_id)
 
     @property
     def buffers(self) -> Sequence[Buffer]:
         """The buffers of the payload."""
-        return self.frames if self.sizes is None else unpacked(self.frames, self.sizes)
-
-    @property
-    def event_count(self) -> int:
-        """Number of events."""
-        return int(self.batch["event_count"])
-
-    @property
-    def plain(self) -> bool:
-        """True for one event whose publisher wants the handles alone."""
-        return self.event_count == 1 and self.answer is Answer.HANDLES and not self.ids
+        return self.form.buffers(self.frames)
 
     @property
     def small(self) -> bool:
         """True when it may wait for company."""
-        if self.form is not None:
-            return self.form.value_count <= SMALL_COLUMNS_VALUES_MAX
+        form = self.form
+        if form.is_dense:
+            return form.value_count <= SMALL_COLUMNS_VALUES_MAX
         return (
-            self.batch["format"] != "columns"
-            and self.event_count <= SMALL_EVENTS_MAX
+            form.event_count <= SMALL_EVENTS_MAX
+            and form.format != "columns"
             and self.size_bytes <= SMALL_SIZE_BYTES_MAX
         )
+
+    def goes_with(self, other: Publication) -> bool:
+        """Say whether the two may share a chunk, as far as their kind goes."""
+        mine, others = self.form, other.form
+        alike = mine is others or (mine.format == others.format and not (mine.is_dense or others.is_dense))
+        return alike and self.at == other.at and not (self.alone or other.alone)
+
+    @property
+    def extent(self) -> int:
+        """How much of a group's room it takes: values of columns, events of rows."""
+        return self.form.value_count if self.form.is_dense else self.form.event_count
 
 
 class Intake:
@@ -146,40 +133,33 @@ class Intake:
 
     def take(self) -> list[Publication]:
         """Return the next group: those first in line that can share a chunk; not to be called when empty."""
-        group = [self._waiting.popleft()]
-        first = group[0]
-        by_values = first.form is not None
-        room = (GROUP_COLUMNS_VALUES_MAX if by_values else GROUP_EVENTS_MAX) - _extent(first)
-        while self._waiting and not first.alone:
-            following = self._waiting[0]
-            alike = (
-                following.form is first.form
-                and following.at == first.at
-                and following.batch["format"] == first.batch["format"]
-            )
-            room -= _extent(following) if alike else 0
-            if following.alone or not alike or room < 0:
-                break
-            group.append(self._waiting.popleft())
-        self._size_bytes -= sum(publication.size_bytes for publication in group)
+        waiting = self._waiting
+        first = waiting.popleft()
+        group = [first]
+        size_bytes = first.size_bytes
+        if waiting:
+            room = GROUP_COLUMNS_VALUES_MAX if first.form.is_dense else GROUP_EVENTS_MAX
+            room -= first.extent
+            while waiting and first.goes_with(waiting[0]) and waiting[0].extent <= room:
+                room -= waiting[0].extent
+                size_bytes += waiting[0].size_bytes
+                group.append(waiting.popleft())
+        self._size_bytes -= size_bytes
         return group
-
-
-def _extent(publication: Publication) -> int:
-    """Return how much of a group's room a publication takes: values of columns, events of rows."""
-    return publication.event_count if publication.form is None else publication.form.value_count
 
 
 def joined(group: Sequence[Publication]) -> tuple[bytes, Sequence[Buffer]]:
     """Return header, as JSON, and buffers of the one payload with the events of a group of rows in turn."""
     if len(group) == 1:
-        return group[0].batch_json, group[0].buffers
+        return group[0].form.batch_json, group[0].buffers
     ends: list[np.ndarray[Any, Any]] = [np.zeros(1, np.int64)]
     end = 0
+    documents: list[Buffer] = []
     for publication in group:
-        ends.append(np.frombuffer(publication.buffers[0], np.int64)[1:] + end)
-        end += memoryview(publication.buffers[1]).nbytes
+        mine, events = publication.buffers
+        ends.append(np.frombuffer(mine, np.int64)[1:] + end)
+        documents.append(events)
+        end += len(events)
     offsets = np.concatenate(ends)
-    header = {"format": group[0].batch["format"], "event_count": len(offsets) - 1}
-    documents = b"".join([publication.buffers[1] for publication in group])
-    return orjson.dumps(header), [offsets.view(np.uint8).data, documents]
+    header = {"format": group[0].form.format, "event_count": len(offsets) - 1}
+    return orjson.dumps(header), [offsets.view(np.uint8).data, b"".join(documents)]

@@ -1,29 +1,32 @@
 """Merge the shards' answers of one batch: what the publisher and the owners are told.
 
-Shards answer catalogue rows as of their generation and delta. Here rows that the batch must not see
-are dropped as pages come (removed at or before its version, appended after it, outside their validity
-window), rows become handles, and each event's handles are ordered and told once.
+Each shard answers with the catalogue rows that the batch may see, by handle (`workers.visible`). What one
+shard answers in one page is the answer, but for its rows being told as handles; of several pages each event's
+handles are put in order and told once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
-from pubsub_cluster.shm.catalogue_rows import is_inside_window, is_removed
+from pubsub_cluster.language.protocol import Buffer
+from pubsub_cluster.shm.catalogue import CatalogueReader
+from pubsub_cluster.shm.catalogue_rows import HANDLE_BITS, event_handle_keys
 
-HANDLE_BITS = 44  # with events_per_batch_max = 2**16 this leaves room in 64 bits for 2**44 handles
+COPIED_SIZE_BYTES_MAX = 1 << 12
+_ONE_EVENT = struct.Struct("<2q")  # offsets
 
 
 class ShardPage(NamedTuple):
-    """One page of one shard: `counts[i]` rows for event ``first_event + i``, grouped in `rows`."""
+    """A page of a shard: event ``first_event + i`` has ``rows[offsets[i]:offsets[i + 1]]``, by handle."""
 
     first_event: int
-    counts: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int32]
 
 
@@ -44,64 +47,16 @@ class Merged(NamedTuple):
     rows: npt.NDArray[np.int32]
 
 
-def visible_page(
-    page: ShardPage, catalogue: CatalogueReader, counts: CatalogueCounts, version: int, now_us: int
-) -> ShardPage:
-    """Return the page without the rows that a batch of (counts, version, now_us) must not see."""
-    if not len(page.rows):
-        return page
-    visible = _visible(page.rows, catalogue, counts, version, now_us)
-    if visible.all():
-        return page
-    event = np.repeat(np.arange(len(page.counts)), page.counts)[visible]
-    left = np.bincount(event, minlength=len(page.counts)).astype(np.int32)
-    return ShardPage(page.first_event, left, page.rows[visible])
-
-
-def _visible(
-    rows: npt.NDArray[np.int32],
-    catalogue: CatalogueReader,
-    counts: CatalogueCounts,
-    version: int,
-    now_us: int,
-) -> npt.NDArray[np.bool_]:
-    visible: npt.NDArray[np.bool_] = rows < counts.rows
-    visible &= ~is_removed(catalogue.columns, rows, version)
-    if counts.windows:
-        visible &= is_inside_window(catalogue.columns, counts.windows, rows, now_us)
-    return visible
-
-
-def merge_pages(
-    pages: list[ShardPage], event_count: int, catalogue: CatalogueReader, refused: Collection[int] = ()
-) -> Merged:
-    """Merge all pages of all shards.
-
-    Parameters
-    ----------
-    pages : list of ShardPage
-        What `visible_page` leaves of them, in any order.
-    event_count : int
-    catalogue : CatalogueReader
-    refused : collection of int
-        Events that are refused: they match nothing, not even what holds for an empty event.
-    """
-    pages = [page for page in pages if len(page.rows)]
-    if not pages:
-        return Merged(np.zeros(event_count + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.int32))
+def merge_pages(pages: Sequence[ShardPage], event_count: int, catalogue: CatalogueReader) -> Merged:
+    """Merge all pages of all shards, in any order."""
+    if len(pages) == 1 and len(pages[0].offsets) == event_count + 1:
+        _, offsets, rows = pages[0]
+        return Merged(offsets, catalogue.columns.handle[rows], rows)
     rows = np.concatenate([page.rows for page in pages])
-    events = np.concatenate(
-        [
-            np.repeat(np.arange(page.first_event, page.first_event + len(page.counts)), page.counts)
-            for page in pages
-        ]
+    handles = catalogue.columns.handle
+    keys = np.concatenate(
+        [event_handle_keys(page.offsets, handles[page.rows], page.first_event) for page in pages]
     )
-    if refused:
-        accepted = np.ones(event_count, np.bool_)
-        accepted[list(refused)] = False
-        kept = accepted[events]
-        rows, events = rows[kept], events[kept]
-    keys = (events.astype(np.uint64) << np.uint64(HANDLE_BITS)) | catalogue.columns.handle[rows]
     order = np.argsort(keys)
     keys = keys[order]
     if len(keys) > 1:
@@ -116,13 +71,53 @@ def merge_pages(
     return Merged(offsets, keys & np.uint64((1 << HANDLE_BITS) - 1), rows[order])
 
 
-def part_of(merged: Merged, first: int, stop: int) -> Merged:
-    """Return the events [first, stop) of a merged batch, copied: a reply may outlive the others by far."""
-    low, high = int(merged.offsets[first]), int(merged.offsets[stop])
-    offsets = merged.offsets[first : stop + 1] - low
-    return Merged(offsets, merged.handles[low:high].copy(), merged.rows[low:high])
+class Parts:
+    """A merged batch, by the publications of its group.
+
+    Parameters
+    ----------
+    merged : Merged
+    first : list of int
+        First event of each publication, and the number of events.
+
+    Attributes
+    ----------
+    low : list of int
+        First match of each publication, and the number of matches.
+    """
+
+    def __init__(self, merged: Merged, first: list[int]) -> None:
+        self.first = first
+        alone = len(first) == 2
+        self.low: list[int] = [0, len(merged.handles)] if alone else merged.offsets[first].tolist()
+        self._merged = merged
+
+    def csr(self, number: int) -> list[Buffer]:
+        """Return offsets and handles of a publication, as bytes that hold on to no other's."""
+        offsets, handles, _ = self._merged
+        if len(self.first) == 2:
+            return [as_bytes(offsets), as_bytes(handles)]
+        low, high = self.low[number : number + 2]
+        mine = handles[low:high].tobytes()
+        if self.first[number + 1] - self.first[number] == 1:  # no arrays for the few bytes of one event
+            return [_ONE_EVENT.pack(0, high - low), mine]
+        return [(offsets[self.first[number] : self.first[number + 1] + 1] - low).tobytes(), mine]
+
+    def part(self, number: int) -> Merged:
+        """Return the matches of a publication; copied where there are others, which it may outlive by far."""
+        if len(self.first) == 2:
+            return self._merged
+        offsets, handles, rows = self._merged
+        low, high = self.low[number : number + 2]
+        mine = offsets[self.first[number] : self.first[number + 1] + 1] - low
+        return Merged(mine, handles[low:high].copy(), rows[low:high])
 
 
 def match_counts(merged: Merged) -> npt.NDArray[np.int64]:
     """Return the number of matches of each event."""
     return np.diff(merged.offsets)
+
+
+def as_bytes(array: npt.NDArray[Any]) -> Buffer:
+    """Return the bytes of an array: copied where they are few, as a view where they are many."""
+    return array.tobytes() if array.nbytes <= COPIED_SIZE_BYTES_MAX else array.view(np.uint8).data

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from pubsub_cluster.coordinator import instructions as todo
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply, Waiting, defect
-from pubsub_cluster.coordinator.batches import Answered, BatchDesk
+from pubsub_cluster.coordinator.batches import Answered, BatchDesk, OpenBatch
 from pubsub_cluster.coordinator.intake import Intake, Publication
 from pubsub_cluster.language.errors import BusyError, PoisonBatchError, PubSubError
-from pubsub_cluster.language.protocol import Buffer, Message
+from pubsub_cluster.language.protocol import Buffer, PublishRequest
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
@@ -50,7 +50,7 @@ class PublishDesk:
         """True when every accepted publication is answered."""
         return not self._batches.open and not len(self.intake)
 
-    def submit(self, identity: bytes, message: Message, now_s: float) -> Reply | None:
+    def submit(self, identity: bytes, request: PublishRequest, now_s: float) -> Reply | None:
         """Take a request; return its reply where that is known already.
 
         Raises
@@ -59,14 +59,14 @@ class PublishDesk:
             It is refused; nothing is kept.
         """
         window = self._coordinator.window
-        key = self._batches.key(message)
-        known = window.begin(key, identity, message.request)
+        key = self._batches.key(request)
+        known = window.begin(key, identity, request.request)
         if isinstance(known, Reply):
             return known
         if known is Waiting.IN_PROGRESS:
             return None
         try:
-            publication = self._batches.read(message)
+            publication = self._batches.read(key, request)
             if publication.small:
                 self.intake.add(publication)
             else:
@@ -92,16 +92,11 @@ class PublishDesk:
     def _place(self, group: list[Publication], now_s: float) -> None:
         scheduler, version = self._coordinator.scheduler, self._coordinator.registry.version
         counts = self._coordinator.resources.catalogue.counts()
-        instructions: list[todo.Instruction] = []
-
-        def bind(chunk_idx: int) -> tuple[int, int]:
-            batch_no, queued = scheduler.batch_accepted(
-                tuple(counts), version, chunk_idx, now_s, len(group) > 1
-            )
-            instructions.extend(queued)
-            return batch_no, scheduler.batches[batch_no].generation
-
-        self._batches.place(group, version, counts, bind)
+        chunk_idx = self._batches.place(group)
+        generation, moment = scheduler.current, (counts, version, self._batches.time_of(group))
+        batch_no, instructions = scheduler.batch_accepted(moment, chunk_idx, now_s, len(group) > 1)
+        event_count = sum([publication.form.event_count for publication in group])
+        self._batches.open[batch_no] = OpenBatch(group, event_count, generation, version, counts, chunk_idx)
         self._carry_out(instructions)
 
     def done(self, batch_no: int) -> None:
@@ -109,10 +104,12 @@ class PublishDesk:
         batch, answered = self._batches.done(batch_no)
         count = self._coordinator.resources.count
         count.add("events_matched", batch.event_count - len(batch.refused))
-        count.add("events_refused", len(batch.refused))
-        count.add("matches", sum(int(reply.fields.get("match_count", 0)) for _, reply in answered))
-        count.set("notifications_sent", self._batches.notified)
-        count.set("notifications_dropped", self._batches.dropped)
+        count.add("matches", batch.match_count)
+        if batch.refused:
+            count.add("events_refused", len(batch.refused))
+        if self._batches.notified or self._batches.dropped:
+            count.set("notifications_sent", self._batches.notified)
+            count.set("notifications_dropped", self._batches.dropped)
         self._answer(answered)
         now_s = time.monotonic()
         tuner = self._coordinator.tuner
@@ -137,12 +134,14 @@ class PublishDesk:
 
     def _answer(self, answered: Answered) -> None:
         window, count = self._coordinator.window, self._coordinator.resources.count
-        refused_count = sum(reply.error is not None for _, reply in answered)
-        count.add("batches_answered", len(answered) - refused_count)
-        count.add("batches_refused", refused_count)
         answers: list[tuple[bytes, list[Buffer]]] = []
+        refused_count = 0
         for publication, reply in answered:
+            refused_count += reply.error is not None
             keep = not isinstance(reply.error, BusyError)
             identity, request = window.finish(publication.key, reply, keep)
             answers.append((identity, reply.frames(request)))
+        count.add("batches_answered", len(answered) - refused_count)
+        if refused_count:
+            count.add("batches_refused", refused_count)
         self._coordinator.frontend.send_all(answers)

@@ -42,7 +42,7 @@ from pubsub_cluster.language.errors import (
     PubSubError,
     error_from_dict,
 )
-from pubsub_cluster.language.protocol import Message, Op
+from pubsub_cluster.language.protocol import Message, Op, PublishRequest
 from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
 from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
@@ -141,15 +141,16 @@ class Coordinator:
         timeout_ms = 0 if self.changes.busy else TICK_MS
         ready = self.backend.poll([self.frontend.socket, self.store.wake_fd], timeout_ms, now_s)
         now_s = time.monotonic()
-        # Children's messages come before their deaths, so that what a worker finished is rarely done twice.
-        if ready - {self.frontend.socket}:
+        from_clients = self.frontend.socket in ready
+        if len(ready) > from_clients:
+            # Children's messages come before their deaths: what a worker finished is rarely done twice.
             for said in self.backend.receive():
                 self._on_child(said.child, said.body, now_s)
-        for child in self.backend.ended(ready):
-            self._on_death(child, now_s)
-        if self.store.wake_fd in ready and self.changes.committed():
-            self._catalogue_changed()
-        if self.frontend.socket in ready:
+            for child in self.backend.ended(ready):
+                self._on_death(child, now_s)
+            if self.store.wake_fd in ready and self.changes.committed():
+                self._catalogue_changed()
+        if from_clients:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
         self.publishing.place_waiting(now_s)
@@ -178,7 +179,9 @@ class Coordinator:
             steps.callback(self.store.close)
             steps.callback(self.backend.close)
 
-    def _on_client(self, identity: bytes, message: Message | PubSubError, now_s: float) -> None:
+    def _on_client(
+        self, identity: bytes, message: Message | PublishRequest | PubSubError, now_s: float
+    ) -> None:
         if isinstance(message, PubSubError):
             self.resources.count.add("messages_refused", 1)
             self.frontend.send(
@@ -186,7 +189,7 @@ class Coordinator:
             )
             return
         try:
-            reply = self._handle(identity, message, Op(message.op), now_s)
+            reply = self._handle(identity, message, now_s)
         except PubSubError as error:
             if error.code == "bad_message":
                 self.resources.count.add("messages_refused", 1)
@@ -197,15 +200,15 @@ class Coordinator:
         if reply is not None:
             self.frontend.send(identity, reply.frames(message.request))
 
-    def _handle(self, identity: bytes, message: Message, op: Op, now_s: float) -> Reply | None:
-        if self._stopping and op in WORK:
+    def _handle(self, identity: bytes, message: Message | PublishRequest, now_s: float) -> Reply | None:
+        if self._stopping and message.op in WORK:
             raise BusyError("the cluster is stopping", remedy="Send again later.", retry_after_s=1.0)
-        match op:
-            case Op.PUBLISH:
-                return self.publishing.submit(identity, message, now_s)
-            case Op.SUBSCRIBE | Op.UPDATE | Op.UNSUBSCRIBE:
+        if isinstance(message, PublishRequest):
+            return self.publishing.submit(identity, message, now_s)
+        match Op(message.op):
+            case Op.SUBSCRIBE | Op.UPDATE | Op.UNSUBSCRIBE as op:
                 return self._on_change(identity, message, op)
-            case _:
+            case op:
                 return answer_query(self, identity, message, op)
 
     def stop(self) -> None:
@@ -246,6 +249,8 @@ class Coordinator:
         self, worker_idx: int, message: worker_wire.FromWorker, now_s: float
     ) -> list[todo.Instruction]:
         match message:
+            case worker_wire.Page():
+                return self._on_page(worker_idx, message, now_s)
             case worker_wire.Hello():
                 return self.scheduler.worker_hello(
                     worker_idx, self.resources.worker_setup(worker_idx, self.config.schema), now_s
@@ -258,8 +263,6 @@ class Coordinator:
             case worker_wire.LayoutAttached(generation, lookups):
                 self.layouts.attached(generation, lookups)
                 return self.scheduler.layout_attached(worker_idx, generation, now_s)
-            case worker_wire.Page():
-                return self._on_page(worker_idx, message, now_s)
             case worker_wire.TaskFailed(task_id, error):
                 return self.scheduler.task_failed(worker_idx, task_id, error_from_dict(error), now_s)
             case worker_wire.Observed():
@@ -322,6 +325,8 @@ class Coordinator:
             match instruction:
                 case todo.SendWorker(worker_idx, message):
                     self.backend.send_worker(worker_idx, message)
+                case todo.BatchDone(batch_no):
+                    self.publishing.done(batch_no)
                 case todo.SpawnWorker(worker_idx, delay_s):
                     self.backend.spawn(worker_idx, time.monotonic() + delay_s)
                 case todo.KillWorker(worker_idx):
@@ -329,8 +334,6 @@ class Coordinator:
                     self.backend.kill(worker_idx)
                 case todo.DiscardPages(batch_no, shard_idx):
                     self.batches.discard_pages(batch_no, shard_idx)
-                case todo.BatchDone(batch_no):
-                    self.publishing.done(batch_no)
                 case todo.BatchRefused(batch_no, error):
                     self.publishing.refused(batch_no, error)
                 case todo.BatchDivided(batch_no):

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.coordinator.instructions import (
@@ -42,8 +44,7 @@ QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
 STORY_LENGTH = 64
 
 
-@dataclass(slots=True)
-class Running:
+class Running(msgspec.Struct):
     """One attempt at a task."""
 
     task_id: int
@@ -64,7 +65,7 @@ class Worker:
     ready: bool = False
     attached: set[int] = field(default_factory=set)
     attaching: set[int] = field(default_factory=set)
-    running: deque[Running] = field(default_factory=deque)
+    running: dict[int, Running] = field(default_factory=dict)  # by task, oldest first
     free_slots: list[int] = field(default_factory=list)
     restarts: int = 0
     quick_deaths: int = 0
@@ -89,19 +90,17 @@ class Generation:
     bound_batches: int = 0
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(msgspec.Struct):
     """An accepted batch: what it is bound to and which shards still owe an answer."""
 
     batch_no: int
     generation: int
-    counts: wire.Counts
-    version: int
+    moment: tuple[wire.Counts, int, int]  # what the catalogue holds, its version, the time
     chunk_idx: int
     waiting: set[int]
     is_group: bool = False
-    running: set[int] = field(default_factory=set)
-    kills: dict[int, int] = field(default_factory=dict)  # by shard
+    running: set[int] = set()
+    kills: dict[int, int] = {}  # by shard
     error: PubSubError | None = None
 
 
@@ -131,6 +130,7 @@ class Scheduler:
         self.pending: int | None = None
         self.batches: dict[int, Batch] = {}
         self._queues: list[deque[int]] = [deque() for _ in range(shards)]
+        self._replicas = [self.workers[shard_idx::shards] for shard_idx in range(shards)]
         self._next_task_id = 1
         self._next_batch_no = 1
 
@@ -176,8 +176,9 @@ class Scheduler:
         """The process is gone: its tasks go back to their queues, a new process is asked for."""
         worker = self.workers[worker_idx]
         out: list[Instruction] = []
-        suspect = next((run for run in worker.running if not run.matched), None)
-        for run in worker.running:
+        runs = list(worker.running.values())
+        suspect = next((run for run in runs if not run.matched), None)
+        for run in runs:
             batch = self.batches[run.batch_no]
             batch.running.discard(worker.shard_idx)
             out.append(DiscardPages(batch.batch_no, worker.shard_idx))
@@ -193,9 +194,9 @@ class Scheduler:
                 )
             if batch.error is None:
                 batch.waiting.add(worker.shard_idx)
-        requeued = [run.batch_no for run in worker.running if self.batches[run.batch_no].error is None]
+        requeued = [run.batch_no for run in runs if self.batches[run.batch_no].error is None]
         self._queues[worker.shard_idx].extendleft(reversed(requeued))
-        ended = [run.batch_no for run in worker.running]
+        ended = [run.batch_no for run in runs]
         worker.running.clear()
         worker.alive = worker.greeted = worker.ready = False
         worker.attached, worker.attaching = set(), set()
@@ -284,29 +285,27 @@ class Scheduler:
     # ---- batches -------------------------------------------------------------------------------
 
     def batch_accepted(
-        self, counts: wire.Counts, version: int, chunk_idx: int, now_s: float, is_group: bool = False
+        self, moment: tuple[wire.Counts, int, int], chunk_idx: int, now_s: float, is_group: bool = False
     ) -> tuple[int, list[Instruction]]:
-        """Bind a batch to this moment and queue its tasks; return its number."""
-        shards = set(range(self.shards))
-        batch = Batch(self._next_batch_no, self.current, counts, version, chunk_idx, shards, is_group)
+        """Bind a batch to a moment (counts, version and time) and queue its tasks; return its number."""
+        batch_no = self._next_batch_no
         self._next_batch_no += 1
-        self.batches[batch.batch_no] = batch
-        self.generations[batch.generation].bound_batches += 1
+        shards = set(range(self.shards))
+        self.batches[batch_no] = Batch(batch_no, self.current, moment, chunk_idx, shards, is_group)
+        self.generations[self.current].bound_batches += 1
         for queue in self._queues:
-            queue.append(batch.batch_no)
-        return batch.batch_no, self._schedule(now_s)
+            queue.append(batch_no)
+        return batch_no, self._schedule(now_s)
 
     @property
     def has_room(self) -> bool:
         """True when a task of a new batch would go out to some worker at once, in every shard."""
-        return all(
-            not queue and self._idlest(shard_idx, self.current) is not None
-            for shard_idx, queue in enumerate(self._queues)
-        )
+        idlest, current = self._idlest, self.current
+        return not any([queue or idlest(idx, current) is None for idx, queue in enumerate(self._queues)])
 
     def run_of(self, worker_idx: int, task_id: int) -> Running | None:
         """Return the worker's attempt with this id, or None when it is stale."""
-        return next((run for run in self.workers[worker_idx].running if run.task_id == task_id), None)
+        return self.workers[worker_idx].running.get(task_id)
 
     def page_read(self, worker_idx: int, task_id: int, more: bool, now_s: float) -> list[Instruction]:
         """A page of the task was read from its slot; `more` follow."""
@@ -343,7 +342,7 @@ class Scheduler:
         return self._finish_if_over(run.batch_no) + self._schedule(now_s)
 
     def _end_run(self, worker: Worker, run: Running) -> None:
-        worker.running.remove(run)
+        del worker.running[run.task_id]
         worker.free_slots.append(run.slot_idx)
         self.batches[run.batch_no].running.discard(worker.shard_idx)
 
@@ -372,24 +371,22 @@ class Scheduler:
                 queue.popleft()
                 run = Running(self._next_task_id, batch.batch_no, worker.free_slots.pop())
                 self._next_task_id += 1
-                worker.running.append(run)
-                worker.heard_at_s = (
-                    max(worker.heard_at_s, now_s) if len(worker.running) == 1 else worker.heard_at_s
-                )
+                if not worker.running and worker.heard_at_s < now_s:
+                    worker.heard_at_s = now_s
+                worker.running[run.task_id] = run
                 batch.waiting.discard(shard_idx)
                 batch.running.add(shard_idx)
-                moment = (batch.generation, batch.counts, batch.version)
-                task = wire.Task(run.task_id, *moment, batch.chunk_idx, run.slot_idx)
+                task = wire.Task(run.task_id, batch.generation, *batch.moment, batch.chunk_idx, run.slot_idx)
                 out.append(SendWorker(worker.worker_idx, task))
         return out
 
     def _idlest(self, shard_idx: int, generation: int) -> Worker | None:
-        able = [
-            worker
-            for worker in self.workers[shard_idx :: self.shards]
-            if worker.ready and worker.free_slots and generation in worker.attached
-        ]
-        return min(able, key=lambda worker: len(worker.running), default=None)
+        best: Worker | None = None
+        for worker in self._replicas[shard_idx]:
+            able = worker.ready and worker.free_slots and generation in worker.attached
+            if able and (best is None or len(worker.running) < len(best.running)):
+                best = worker
+        return best
 
 
 def _verdict(batch: Batch) -> Instruction:

@@ -140,7 +140,8 @@ def keep_poison(coordinator: Coordinator, batch: OpenBatch, batch_no: int) -> No
 def _write_batch(path: Path, coordinator: Coordinator, batch: OpenBatch) -> None:
     header, buffers = coordinator.batches.payload(batch)
     (publication,) = batch.group  # a group is divided, never refused
-    facts = {"publisher": publication.publisher, "batch_id": publication.batch_id, "batch": header}
+    _, publisher, batch_id = publication.key
+    facts = {"publisher": publisher, "batch_id": batch_id, "batch": header}
     with path.open("wb") as file:
         file.write(orjson.dumps({**facts, "buffer_sizes": [memoryview(buffer).nbytes for buffer in buffers]}))
         file.write(b"\n")

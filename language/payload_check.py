@@ -66,8 +66,17 @@ def check_payload(
     LimitError
         Too many bytes, events or columns.
     """
-    event_count = _check_header(header, limits)
-    size_bytes = sum(_flat(buffer, "a buffer").nbytes for buffer in buffers)
+    check_header(header, limits)
+    check_buffers(header, buffers, limits)
+
+
+def check_buffers(header: Mapping[str, Any], buffers: Sequence[Buffer], limits: Limits) -> int:
+    """Check the buffers of a batch whose header is checked already; return the bytes in all of them.
+
+    Errors are those of `check_payload`.
+    """
+    event_count = header["event_count"]
+    size_bytes = sum([_flat(buffer, "a buffer").nbytes for buffer in buffers])
     check_limit(
         "batch_size_bytes_max",
         size_bytes,
@@ -77,15 +86,16 @@ def check_payload(
     )
     if header["format"] != "columns":
         if event_count == 1 and len(buffers) == 2:
-            _check_one_row(buffers[0], memoryview(buffers[1]).nbytes)
-            return
+            _check_one_row(buffers[0], size_bytes - memoryview(buffers[0]).nbytes)
+            return size_bytes
         if len(buffers) != 2:
             raise ProtocolError("a batch of rows has two buffers", seen=len(buffers), limit=2)
         offsets = _array(buffers[0], "<i8", event_count + 1, "the offsets of the events")
         _check_offsets(offsets, _flat(buffers[1], "the events").nbytes, "the offsets of the events")
-        return
+        return size_bytes
     for view in split_columns(header, buffers):
         _check_column(view)
+    return size_bytes
 
 
 def split_columns(header: Mapping[str, Any], buffers: Sequence[Buffer]) -> Iterator[ColumnView]:
@@ -123,7 +133,14 @@ def split_columns(header: Mapping[str, Any], buffers: Sequence[Buffer]) -> Itera
         raise ProtocolError("the batch has more buffers than its header says", seen=len(buffers))
 
 
-def _check_header(header: Mapping[str, Any], limits: Limits) -> int:
+def check_header(header: Any, limits: Limits) -> None:
+    """Check the header of a batch.
+
+    Raises
+    ------
+    ProtocolError, LimitError
+        As `check_payload`.
+    """
     if not isinstance(header, Mapping):
         raise ProtocolError("the header of a batch is not an object", seen=type(header).__name__)
     batch_format = header.get("format")
@@ -142,7 +159,6 @@ def _check_header(header: Mapping[str, Any], limits: Limits) -> int:
     )
     if batch_format == "columns":
         _check_column_list(header.get("columns"), limits)
-    return event_count
 
 
 def _check_column_list(columns: Any, limits: Limits) -> None:
@@ -219,6 +235,8 @@ def _check_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], wh
 
 
 def _flat(buffer: Buffer, what: str) -> memoryview:
+    if type(buffer) is bytes:
+        return memoryview(buffer)
     try:
         view = memoryview(buffer)
         return view if view.format == "B" and view.ndim == 1 and view.contiguous else view.cast("B")

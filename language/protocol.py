@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import orjson
@@ -187,28 +187,45 @@ def parse_message(frames: Sequence[Buffer]) -> Message:
     return Message(op, request, header, list(frames[2:]))
 
 
-class _PublishHeader(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a request to publish has, its long fields as they came."""
+class PublishHeader(msgspec.Struct, forbid_unknown_fields=True):
+    """The header of a request to publish, its long fields as they came."""
 
     op: Literal["publish"]
-    request: str
+    request: Annotated[str, msgspec.Meta(min_length=1, max_length=REQUEST_ID_SIZE_MAX)]
     batch: msgspec.Raw
     batch_id: Any
     publisher: Any
-    answer: Any = msgspec.UNSET
-    ids: Any = msgspec.UNSET
-    at: Any = msgspec.UNSET
+    answer: Any = Answer.HANDLES.value
+    ids: Any = False
+    at: Any = None
     sizes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_publish_header = msgspec.json.Decoder(_PublishHeader).decode
+class PublishRequest(NamedTuple):
+    """A request to publish, taken apart: what most messages are.
+
+    Attributes
+    ----------
+    op, request : str
+    header : PublishHeader
+    buffers : list of bytes-like
+        The frames after the header.
+    """
+
+    op: str
+    request: str
+    header: PublishHeader
+    buffers: list[Buffer]
 
 
-def parse_publish(frames: Sequence[Buffer]) -> Message | None:
+_publish_header = msgspec.json.Decoder(PublishHeader).decode
+
+
+def parse_publish(frames: list[Buffer]) -> PublishRequest | None:
     """Take a request to publish apart; its fields ``batch`` and ``sizes`` stay as they came (`msgspec.Raw`).
 
     A publisher's batches are mostly alike, so whoever reads these fields may know them already. None for any
-    other message, which `parse_message` takes apart or refuses.
+    other message, and for one that is not as it must be: `parse_message` and `check_request` say why.
     """
     if not 2 <= len(frames) <= FRAME_COUNT_MAX or frames[0] != MAGIC:
         return None
@@ -216,15 +233,7 @@ def parse_publish(frames: Sequence[Buffer]) -> Message | None:
         header = _publish_header(frames[1])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if not 0 < len(header.request) <= REQUEST_ID_SIZE_MAX:
-        return None
-    fields = {
-        name: value for name in _PUBLISH_FIELDS if (value := getattr(header, name)) is not msgspec.UNSET
-    }
-    return Message(header.op, header.request, fields, list(frames[2:]))
-
-
-_PUBLISH_FIELDS = _PublishHeader.__struct_fields__
+    return PublishRequest(header.op, header.request, header, frames[2:])
 
 
 def packed(buffers: Sequence[Buffer]) -> tuple[list[int], bytes]:

@@ -14,7 +14,6 @@ import numpy as np
 from pubsub_cluster.client.matches import Matches
 from pubsub_cluster.client.publishing import payload_of
 from pubsub_cluster.coordinator.batches import Clock
-from pubsub_cluster.coordinator.merge import ShardPage, match_counts, merge_pages, visible_page
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.errors import PubSubError
@@ -26,6 +25,7 @@ from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.workers.engine import MatchEngine
+from pubsub_cluster.workers.visible import Visibility
 
 PRIVATE_ROWS_MAX = 1 << 20
 
@@ -56,6 +56,7 @@ class Engine:
         self._reader = CatalogueReader.of(self._catalogue)
         self._registry = Registry(self._catalogue, schema, limits)
         self._matcher = MatchEngine(self._reader, schema, limits)
+        self._visibility = Visibility(self._reader)
         self._sample = EventSample()
         self._clock = Clock(injected_clock)
         self.generation = 0
@@ -133,21 +134,20 @@ class Engine:
         now_us = self._clock.at(at)
         counts = self._catalogue.counts()
         result = self._matcher.match_batch(events, self.generation, counts)
-        page = ShardPage(0, np.diff(result.event_offsets).astype(np.int32), result.rows)
-        page = visible_page(page, self._reader, counts, self._registry.version, now_us)
-        merged = merge_pages([page], events.event_count, self._reader, events.refused)
+        result = self._visibility.keep(result, counts, self._registry.version, now_us, events.refused)
+        offsets, rows = result.event_offsets, result.rows
         self._sample.add(events.raw)
         refused: dict[int, PubSubError] = {**events.refused, **payload.refused}
         return Matches(
             events.event_count,
-            len(merged.handles),
-            merged.offsets,
-            merged.handles,
-            match_counts(merged),
+            len(rows),
+            offsets,
+            self._reader.columns.handle[rows],
+            np.diff(offsets),
             refused,
             self.generation,
             self._registry.version,
-            [self._reader.subscription_id(row) for row in merged.rows.tolist()] if ids else None,
+            [self._reader.subscription_id(row) for row in rows.tolist()] if ids else None,
         )
 
 

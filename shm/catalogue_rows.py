@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.catalogue_store import I4, I8, CatalogueColumns
+from pubsub_cluster.shm.catalogue_store import I4, I8, U8, CatalogueColumns
+
+HANDLE_BITS = 44  # with events_per_batch_max = 2**20 at most this leaves room in 64 bits for 2**44 handles
 
 
 def clause_ranges(columns: CatalogueColumns, rows: I4) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
@@ -38,21 +40,17 @@ def id_ranges(columns: CatalogueColumns, rows: I4) -> tuple[I8, I8]:
     return first, columns.id_start[rows + 1] - first
 
 
+def event_handle_keys(offsets: I8, handles: U8, first_event: int = 0) -> U8:
+    """Return numbers in the order of (event, handle), for handles grouped by event from `first_event` on."""
+    events = np.arange(first_event, first_event + len(offsets) - 1, dtype=np.uint64) << np.uint64(HANDLE_BITS)
+    keys: U8 = np.repeat(events, np.diff(offsets)) | handles
+    return keys
+
+
 def is_removed(columns: CatalogueColumns, rows: Any, version: int) -> npt.NDArray[np.bool_]:
     """Return which rows (a slice or an array) `version` does not see because they were removed."""
     removed = columns.removed_version[rows]
     found: npt.NDArray[np.bool_] = (removed > 0) & (removed <= version)
-    return found
-
-
-def is_inside_window(
-    columns: CatalogueColumns, window_count: int, rows: I4, now_us: int
-) -> npt.NDArray[np.bool_]:
-    """Return which rows are valid at `now_us`; `window_count` windows are in the table."""
-    known = columns.window_row[:window_count]
-    at = np.minimum(np.searchsorted(known, rows), window_count - 1)
-    inside = (columns.window_from[at] <= now_us) & (now_us < columns.window_until[at])
-    found: npt.NDArray[np.bool_] = inside | (known[at] != rows)
     return found
 
 

@@ -39,7 +39,7 @@ class ResultSlots:
         self.slot_count = family.lengths["slots"]
         self.page_rows_max = family.lengths["page_rows"]
         self.page_events_max = family.lengths["page_events"]
-        self._known: dict[int, list[npt.NDArray[Any]]] = {}
+        self._known: dict[int, list[Any]] = {}
 
     @classmethod
     def create(cls, owner: Owner, slot_count: int, slot_size_bytes: int, generation: int = 1) -> ResultSlots:
@@ -92,8 +92,8 @@ class ResultSlots:
         slot_events[0] = len(counts)
         slot_matches[0] = len(rows)
 
-    def read_page(self, slot_idx: int) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return copies of a slot's page: first event, counts int32[events], rows int32[matches].
+    def read_page(self, slot_idx: int) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return a slot's page, copied: first event, offsets int64[events + 1], rows int32[matches].
 
         Raises
         ------
@@ -101,11 +101,17 @@ class ResultSlots:
             The slot holds no page that adds up: its worker is not to be trusted.
         """
         slot_first, slot_events, slot_matches, slot_counts, slot_rows = self._slot(slot_idx)
-        first_event, event_count, match_count = int(slot_first[0]), int(slot_events[0]), int(slot_matches[0])
+        event_count, match_count = slot_events[0], slot_matches[0]
         if 0 <= event_count <= self.page_events_max and 0 <= match_count <= self.page_rows_max:
-            counts = slot_counts[:event_count].copy()
-            if (event_count == 1 or (counts >= 0).all()) and _total(counts) == match_count:
-                return first_event, counts, slot_rows[:match_count].copy()
+            # Without sign: a count that is negative then makes the sum larger than any page.
+            counts = slot_counts[:event_count].view(np.uint32)
+            if event_count == 1:  # as every single event: an array less
+                offsets = np.array((0, counts[0]), np.int64)
+            else:
+                offsets = np.zeros(event_count + 1, np.int64)
+                np.add.accumulate(counts, out=offsets[1:])
+            if offsets[event_count] == match_count:
+                return slot_first[0], offsets, slot_rows[:match_count].copy()
         raise SegmentError(
             f"result slot {slot_idx} holds no page that adds up",
             seen=[event_count, match_count],
@@ -121,13 +127,14 @@ class ResultSlots:
         """Remove the segment's name."""
         self._family.unlink()
 
-    def _slot(self, slot_idx: int) -> list[npt.NDArray[Any]]:
-        """Return the columns of a slot."""
+    def _slot(self, slot_idx: int) -> list[Any]:
+        """Return the columns of a slot; single numbers as views, read and written without an array."""
         known = self._known.get(slot_idx)
         if known is None:
             if not 0 <= slot_idx < self.slot_count:
                 raise SegmentError("no such result slot", seen=slot_idx, limit=self.slot_count)
-            known = self._known[slot_idx] = [self._family.column(name, slot_idx) for name in _COLUMNS]
+            columns = [self._family.column(name, slot_idx) for name in _COLUMNS]
+            known = self._known[slot_idx] = [*[column.data for column in columns[:3]], *columns[3:]]
         return known
 
 

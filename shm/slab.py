@@ -14,6 +14,7 @@ Behind the last buffer stand `SPARE_BYTES` that mean nothing and may be read.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
@@ -58,8 +59,8 @@ def chunk_head(header_json: bytes, sizes: Sequence[int]) -> ChunkHead:
     directory: list[int] = []
     for size_bytes in sizes:
         directory += (at, size_bytes)
-        at += _aligned(size_bytes)
-    text = np.array(directory, np.int64).tobytes() + header_json
+        at += (size_bytes + 7) & ~7
+    text = struct.pack(f"<{len(directory)}q", *directory) + header_json
     return ChunkHead(text, len(header_json), len(sizes), start_bytes, at)
 
 
@@ -117,6 +118,14 @@ def _read_head(text: bytes, first_bytes: int, content_size: int, chunk_idx: int)
         if start < 0 or size < 0 or size > content_size - start:
             raise SegmentError("a buffer lies outside its chunk of the batch slab", seen=chunk_idx)
     return _Head(orjson.loads(text[first_bytes:]), starts, sizes)
+
+
+class _Chunk(NamedTuple):
+    """A chunk's columns as the coordinator writes them: stores without arrays."""
+
+    content: memoryview
+    header_size: memoryview
+    buffer_count: memoryview
 
 
 class SlabReader:
@@ -202,6 +211,10 @@ class BatchSlab(SlabReader):
         self._content_bytes = family.lengths["content_bytes"]
         self._free = list(range(self.chunk_count - 1, -1, -1))
         self._reserved_bytes = [self._content_bytes if reserved else 0] * self.chunk_count
+        self._chunks = [
+            _Chunk(*[family.column(name, chunk_idx).data for name in _Chunk._fields])
+            for chunk_idx in range(self.chunk_count)
+        ]
 
     @classmethod
     def create(
@@ -260,8 +273,9 @@ class BatchSlab(SlabReader):
             return None
         at = head.start_bytes
         for view in views:
-            content[at : at + len(view)] = view
-            at += _aligned(len(view))
+            size_bytes = len(view)
+            content[at : at + size_bytes] = view
+            at += (size_bytes + 7) & ~7
         return self._free.pop()
 
     def place_blocks(self, head: ChunkHead, blocks: Sequence[Any], size_bytes: int) -> int | None:
@@ -305,10 +319,9 @@ class BatchSlab(SlabReader):
             return None
         chunk_idx = self._free[-1]
         self._make_room(chunk_idx, end_bytes)
-        content = self._family.column("content", chunk_idx).data
+        content, header_size, buffer_count = self._chunks[chunk_idx]
         content[: len(head.text)] = head.text
-        self._family.column("header_size", chunk_idx)[0] = head.header_size
-        self._family.column("buffer_count", chunk_idx)[0] = head.buffer_count
+        header_size[0], buffer_count[0] = head.header_size, head.buffer_count
         return content
 
     def release(self, chunk_idx: int) -> None:
@@ -333,7 +346,9 @@ class BatchSlab(SlabReader):
         self._reserved_bytes[chunk_idx] = end_bytes
 
 
-def _flat(buffer: Any) -> memoryview:
+def _flat(buffer: Any) -> bytes | memoryview:
+    if type(buffer) is bytes:
+        return buffer
     view = memoryview(buffer)
     return view.cast("B") if view.nbytes else memoryview(b"")
 

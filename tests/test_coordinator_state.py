@@ -145,7 +145,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def publish(self, is_group: bool) -> None:
         had_room = self.scheduler.has_room
         counts = (len(self.answered),)
-        batch_no, instructions = self.scheduler.batch_accepted(counts, 0, 0, self.now_s, is_group)
+        batch_no, instructions = self.scheduler.batch_accepted((counts, 0, 0), 0, self.now_s, is_group)
         sent = [i for i in instructions if isinstance(i, SendWorker) and isinstance(i.message, wire.Task)]
         assert had_room == (len(sent) == SHARDS), "room is what lets a task out to every shard"
         if is_group:

@@ -28,7 +28,7 @@ from pubsub_cluster.shm.catalogue import (
     NewRow,
     capacity_for,
 )
-from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_inside_window, literal_ranges, window_of
+from pubsub_cluster.shm.catalogue_rows import clause_ranges, literal_ranges, window_of
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
 from pubsub_cluster.shm.columns import length_in, length_symbols
 from pubsub_cluster.shm.segment import Owner, current_owner, list_segments, unlink_segment
@@ -198,8 +198,6 @@ def test_the_columns_of_a_row(make: Callable[[int], CatalogueWriter]) -> None:
     assert columns.handle[:2].tolist() == [5, 6]
     assert columns.owner[:2].tolist() == [0, -1]
     assert [window_of(columns, counts.windows, row) for row in range(2)] == [None, (-1, 8)]
-    inside = [is_inside_window(columns, counts.windows, np.arange(2), at).tolist() for at in (-2, -1, 7, 8)]
-    assert inside == [[True, False], [True, True], [True, True], [True, False]]
     found = [part.tolist() for part in clause_ranges(columns, np.arange(2, dtype=np.int32))]
     assert found == [[0, 2], [2, 1], [False, True]]
     assert [part.tolist() for part in literal_ranges(columns, np.arange(3))] == [[0, 2, 2], [2, 0, 3]]

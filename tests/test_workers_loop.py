@@ -28,11 +28,12 @@ def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
         match_batch=lambda *_: result,
         observe=lambda *_: Observation(1, np.zeros((1, 1), np.int64)),
     )
+    loop._visibility = SimpleNamespace(keep=lambda *_: result)  # type: ignore[assignment]
     loop._slots = SimpleNamespace(  # type: ignore[assignment]
         page_rows_max=8, page_events_max=8, write_page=lambda *_: None
     )
     loop._counters = SimpleNamespace(add=lambda *_: None)  # type: ignore[assignment]
-    task = wire.Task(1, 3, (0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 0, 4)
+    task = wire.Task(1, 3, (0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 0, 0, 4)
     loop._machine.receive(SETUP)
     loop._machine.receive(task)
     loop._match(task)

@@ -28,7 +28,7 @@ def test_a_task_with_three_pages_waits_to_be_continued() -> None:
     assert machine.receive(SETUP) == [Configure(SETUP)]
     attach = wire.AttachLayout(3, "l", (), b"")
     assert machine.receive(attach) == [MapLayout(attach)]
-    first, second = wire.Task(1, 3, (), 0, 0, 4), wire.Task(2, 3, (), 0, 1, 5)
+    first, second = wire.Task(1, 3, (), 0, 0, 0, 4), wire.Task(2, 3, (), 0, 0, 1, 5)
     assert machine.receive(first) == [Match(first)]
     assert machine.matched(1, 3) == [WritePage(1, 4, 0, True)]
     assert machine.receive(second) == [Match(second)]
@@ -42,7 +42,7 @@ def test_a_task_with_three_pages_waits_to_be_continued() -> None:
 def test_a_failed_task_leaves_nothing() -> None:
     machine = WorkerMachine()
     machine.receive(SETUP)
-    machine.receive(wire.Task(1, 0, (), 0, 0, 0))
+    machine.receive(wire.Task(1, 0, (), 0, 0, 0, 0))
     machine.failed(1)
     with pytest.raises(KeyError):
         machine.receive(wire.Continue(1))
@@ -51,7 +51,7 @@ def test_a_failed_task_leaves_nothing() -> None:
 def test_an_answer_that_is_not_wanted_any_more_is_forgotten() -> None:
     machine = WorkerMachine()
     machine.receive(SETUP)
-    machine.receive(wire.Task(1, 0, (), 0, 0, 0))
+    machine.receive(wire.Task(1, 0, (), 0, 0, 0, 0))
     machine.matched(1, 3)
     assert machine.receive(wire.Forget(1)) == [Forget(1)]
     assert machine.receive(wire.Forget(1)) == []
@@ -59,7 +59,7 @@ def test_an_answer_that_is_not_wanted_any_more_is_forgotten() -> None:
 
 def test_nothing_works_before_the_setup() -> None:
     with pytest.raises(AssertionError, match="before the setup"):
-        WorkerMachine().receive(wire.Task(1, 0, (), 0, 0, 0))
+        WorkerMachine().receive(wire.Task(1, 0, (), 0, 0, 0, 0))
 
 
 @given(

@@ -1,9 +1,9 @@
 """The in-process engine: what a worker, a benchmark or a one-shot command runs to match one batch.
 
 A batch is bound to (generation, catalogue counts): rows that the generation holds are matched by the layout's
-kernel on the partitions of this shard, later rows below the counts by the delta. Answers are catalogue rows;
-rows that were removed, or are outside their validity, may be among them, and a row whose parts lie in several
-shards may come from each: whoever merges drops those.
+kernel on the partitions of this shard, later rows below the counts by the delta. Answers are catalogue rows,
+among them such as were removed or are outside their validity, which `workers.visible` drops. A row whose
+parts lie in several shards may come from each: whoever merges drops repeats.
 """
 
 from __future__ import annotations

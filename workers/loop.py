@@ -35,6 +35,7 @@ from pubsub_cluster.workers.state import (
     WorkerMachine,
     WritePage,
 )
+from pubsub_cluster.workers.visible import Visibility
 
 LOOKUPS_TOLD_MAX = 256
 OBSERVE_INTERVAL_US = 1_000_000
@@ -122,10 +123,11 @@ class WorkerLoop:
         self._slab = SlabReader.attach(setup.slab_segment)
         self._slots = ResultSlots.attach(setup.results_segment)
         self._counters = CounterWriter.attach(setup.counters_segment, setup.counter_slot)
-        self._engine = MatchEngine(
-            CatalogueReader.attach(setup.catalogue_segment), self._schema, self._limits
-        )
+        catalogue = CatalogueReader.attach(setup.catalogue_segment)
+        self._engine = MatchEngine(catalogue, self._schema, self._limits)
+        self._visibility = Visibility(catalogue)
         self._engine.warm_up()
+        self._visibility.warm_up()
         gc.freeze()  # a compiler's modules stay: looking through them would hold a batch up for 0.1 s
         give_back_memory()
         self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
@@ -138,14 +140,16 @@ class WorkerLoop:
             batch = self._engine.read(header, buffers)
             refused = batch.refused
             decoded_us = now_us()
+            counts = CatalogueCounts(*task.counts)
             result = self._engine.match_batch(
                 batch,
                 task.generation,
-                CatalogueCounts(*task.counts),
+                counts,
                 self._setup.shard_idx,
                 self._setup.shard_count,
                 task.version,
             )
+            result = self._visibility.keep(result, counts, task.version, task.now_us, refused)
             matched_us = now_us()
             if matched_us >= self._observe_at_us and task.generation:
                 self._observe_at_us = matched_us + OBSERVE_INTERVAL_US

@@ -60,6 +60,7 @@ class Task(msgspec.Struct, tag="task", frozen=True):
     generation: int
     counts: Counts
     version: int
+    now_us: int
     chunk_idx: int
     slot_idx: int
 

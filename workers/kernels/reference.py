@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW
+from pubsub_cluster.workers.kernels.visible import ORDERED_MAX
 
 
 def evaluate(program: list[int], truth: dict[int, Any], ones: int) -> int:
@@ -78,3 +79,26 @@ def merge_pairs(base: Any, row_catalogue: Any, pairs: Any, out_start: Any, out_r
         out_row[at : at + len(mine)] = mine
         at += len(mine)
         out_start[event + 1] = at
+
+
+def keep_visible(rows: Any, start: Any, moment: Any, catalogue: Any, windows: Any, refused: Any) -> Any:
+    """See `visible.keep_visible`."""
+    row_count, window_count, version, now_us = moment
+    handle, removed_version = (column.tolist() for column in catalogue)
+    table = list(zip(*(column.tolist() for column in windows), strict=True))[:window_count]
+    window = {row: (begin, end) for row, begin, end in table}
+    found = [rows[start[event] : start[event + 1]].tolist() for event in range(len(start) - 1)]
+    at = unordered = 0
+    for event, mine in enumerate(found):
+        kept = []
+        for row in mine if event not in refused.tolist() else []:
+            begin, end = window.get(row, (now_us, now_us + 1))
+            live = row < row_count and not 0 < removed_version[row] <= version
+            if live and begin <= now_us < end:
+                kept.append(row)
+        unordered += len(kept) > ORDERED_MAX
+        kept.sort(key=lambda row: handle[row] if len(kept) <= ORDERED_MAX else 0)
+        rows[at : at + len(kept)] = kept
+        at += len(kept)
+        start[event + 1] = at
+    return unordered
