@@ -15,6 +15,20 @@ otherwise, in this order:
                           n times three halves of words
     t test columns        literals over `predicate_test`
 
+A section of narrow intervals of mixed attributes and nothing else may have a *front* instead of columns,
+which its negative head tells (FRONT). It begins a line of memory, and so does what follows it in a chain:
+
+    head | LABELS: k, k digits | up to an even word | blocks | n rows of i narrow intervals | n targets
+
+A block is for eight entries; its numbers are of 64 bits. The first one holds three attributes of 16 bits;
+then each of them has two, with a byte for each entry: 128 - first, and last, both as the label's seven
+highest bits (`front_shifts`). An entry without a positive interval of the attribute has 128 and 127, which
+all labels pass, and an entry that does not exist 0 and 0, which none passes. So an entry may hold only where
+
+    (128 - first + label) & (last + 128 - label)
+
+has the bit of 128 for each attribute; one addition is for eight entries. Its row tells whether it does.
+
 With RUNS there are no uniform columns, and the first flag column (the first test column when f is 0) is
 run-length encoded: run j covers the entries up to ``stops[j]``. A literal is ``2 * predicate + negated``; a
 target >= 0 is a layout row, a target < 0 is ``~program``. With LABELS the section is only for the key of
@@ -34,6 +48,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 ENTRY_BITS = 11
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 HEAD_MORE = 1 << 11
@@ -44,6 +61,7 @@ HEAD_ONCE = 1 << 15
 HEAD_NARROW = 1 << 16
 FLAG_SHIFT, UNIFORM_SHIFT, INTERVAL_SHIFT, TEST_SHIFT = 17, 21, 24, 29
 FLAG_MASK, UNIFORM_MASK, INTERVAL_MASK, TEST_MASK = 15, 7, 31, 3
+HEAD_FRONT = -(1 << 31)
 HEAD_NOT_SIMPLE = (
     HEAD_LONG
     | HEAD_LABELS
@@ -53,6 +71,15 @@ HEAD_NOT_SIMPLE = (
     | TEST_MASK << TEST_SHIFT
 )
 """What a section does not have that has only flag columns."""
+
+LINE_WORDS = 16
+FRONT_ENTRIES, FRONT_COLUMNS = 8, 3
+FRONT_WORDS = 2 + 4 * FRONT_COLUMNS
+"""Of a block."""
+
+FRONT_BITS, FRONT_HALF = 7, 128
+FRONT_ONES = 0x0101010101010101
+"""What spreads a byte over all eight."""
 
 COLUMN_WIDE, COLUMN_FIRST, COLUMN_LAST, COLUMN_SORTED, COLUMN_SHIFT = 1, 2, 4, 8, 4
 HALF_BITS = 16
@@ -71,6 +98,22 @@ most; several clauses, any of which may lead to the row."""
 _LOW_WORD = 0xFFFFFFFF
 _LOW_FACTOR, _HIGH_FACTOR = 0x27D4EB2F, 0x165667B1
 _TABLE_FACTOR = 40_503
+
+
+def front_shifts(label_count: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Return by how many bits a label of each attribute is shifted for a front; labels go up to the count."""
+    bits = np.ceil(np.log2(label_count + 1.0)).astype(np.int64)
+    return np.asarray(np.maximum(bits - FRONT_BITS, 0), np.uint8)
+
+
+def row_words(interval_columns: Any) -> Any:
+    """Return the words of a row behind a front."""
+    return (3 * interval_columns + 1) >> 1
+
+
+def front_words(entry_count: Any) -> Any:
+    """Return the words of a front's blocks."""
+    return ((entry_count + FRONT_ENTRIES - 1) // FRONT_ENTRIES) * FRONT_WORDS
 
 
 def mix_key(key: Any) -> Any:

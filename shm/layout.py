@@ -32,6 +32,7 @@ LAYOUT_INFO = (
     "cluster_entries_max",
     "program_size_max",
     "flag_count",
+    "has_fronts",
     *CatalogueCounts._fields,
 )
 INFO_SIZE = 16
@@ -115,6 +116,11 @@ class LayoutView(NamedTuple):
         return self._info("flag_count")
 
     @property
+    def has_fronts(self) -> bool:
+        """Whether some section has a front."""
+        return bool(self._info("has_fronts"))
+
+    @property
     def counts(self) -> CatalogueCounts:
         """What of the catalogue the layout covers; later rows are the delta."""
         return CatalogueCounts(*(self._info(name) for name in CatalogueCounts._fields))
@@ -157,10 +163,11 @@ def layout_info(
     cluster_entries_max: int,
     program_size_max: int,
     flag_count: int,
+    has_fronts: bool = False,
 ) -> I8:
     """Return the column `info`."""
     info = np.zeros(INFO_SIZE, np.int64)
-    values = (generation, version, cluster_entries_max, program_size_max, flag_count, *counts)
+    values = (generation, version, cluster_entries_max, program_size_max, flag_count, has_fronts, *counts)
     info[: len(values)] = values
     return info
 

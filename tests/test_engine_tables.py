@@ -20,7 +20,7 @@ from pubsub_cluster.language.naive import compile_expression, holds
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT
 from pubsub_cluster.shm.layout import LayoutArrays
-from pubsub_cluster.tuner import clusters, packing, predicates, tables
+from pubsub_cluster.tuner import clusters, fronts, packing, predicates, tables
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.configuration import BY_CELL, BY_LABEL, Configuration, TableSchema
 from pubsub_cluster.workers.engine import MatchEngine
@@ -31,17 +31,21 @@ NAMES = "abcd"
 
 PLAIN: dict[str, Any] = {}
 HASHED: dict[str, Any] = {"is_direct": lambda radix, key_count: False}
-COLLIDING: dict[str, Any] = {"EXACT_KEYS_MAX": 0, "INEXACT_MULTIPLIERS": (1,) * 6}
-every_way = pytest.mark.parametrize("ways", [PLAIN, HASHED, COLLIDING], ids=["plain", "hashed", "colliding"])
+FRONTED: dict[str, Any] = {"INTERVALS_MIN": 1, "CLUSTER_ENTRIES_MAX": 20}
+COLLIDING: dict[str, Any] = {"EXACT_KEYS_MAX": 0, "INEXACT_MULTIPLIERS": (1,) * 6, "INTERVALS_MIN": 1}
+every_way = pytest.mark.parametrize(
+    "ways", [PLAIN, HASHED, FRONTED, COLLIDING], ids=["plain", "hashed", "fronted", "colliding"]
+)
 
 
 def turn_down(monkeypatch: pytest.MonkeyPatch, ways: dict[str, Any]) -> None:
     """Set thresholds so that runs, inline intervals and the given ways are used in small cases."""
+    modules = {"is_direct": packing, "INTERVALS_MIN": fronts, "CLUSTER_ENTRIES_MAX": clusters}
     monkeypatch.setattr(clusters, "SORTED_ENTRIES_MIN", 2)
     monkeypatch.setattr(clusters, "CLUSTER_ENTRIES_MAX", 3)
     monkeypatch.setattr(predicates, "INLINE_MIN", 2)
     for name, value in ways.items():
-        monkeypatch.setattr(packing if name == "is_direct" else tables, name, value)
+        monkeypatch.setattr(modules.get(name, tables), name, value)
 
 
 def build(catalogue: Case, configuration: Configuration | None) -> LayoutArrays:
@@ -124,7 +128,8 @@ def test_dense_tables(monkeypatch: pytest.MonkeyPatch, ways: dict[str, Any], kin
     schemas += [TableSchema((0, 1, 2, 3), (kind, kind, BY_LABEL, kind)), TableSchema((1, 2, 3), (kind,) * 3)]
     layout = build(catalogue, Configuration(tuple(schemas), cut))
     modes = set(layout.table_mode.tolist())
-    assert modes >= {id(PLAIN): {TABLE_DIRECT}, id(HASHED): {0}}.get(id(ways), {TABLE_INEXACT})
+    by_ways = {id(HASHED): {0}, id(COLLIDING): {TABLE_INEXACT}}
+    assert modes >= by_ways.get(id(ways), {TABLE_DIRECT})
     assert layout.table_cost.any()
     tests = [compile_expression_of(expression) for expression in expressions]
     expected = [{row for row, test in enumerate(tests) if test(event)} for event in events]

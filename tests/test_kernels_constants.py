@@ -9,7 +9,7 @@ import pytest
 
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.workers.kernels import constants as kernels
-from pubsub_cluster.workers.kernels.tables import Blobs, Facts, Kept
+from pubsub_cluster.workers.kernels.tables import Facts, Kept, blobs_of
 from pubsub_cluster.workers.kernels.tables import Tests as LabelTests
 
 WAYS, TABLES, EVENTS = 6, 4, 5
@@ -111,7 +111,7 @@ def test_check_sections(random: np.random.Generator) -> None:
 def check(word: np.ndarray, label: np.ndarray) -> int:
     """Check one section; return how many entries hold."""
     none, mark = np.zeros(0, np.int32), np.zeros(8, np.int64)
-    blobs = Blobs(word, word.view(np.uint16), word.view(np.uint8))
+    blobs = blobs_of(word)
     given = (
         LabelTests(none, np.zeros(1, np.int32), none),
         Facts(label, np.zeros(2 * WAYS, np.int64), np.zeros(0, np.uint8)),

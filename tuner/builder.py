@@ -78,6 +78,7 @@ class _Indexed(NamedTuple):
     columns: dict[str, np.ndarray]
     row_many: U1
     entry_count_max: int
+    has_fronts: bool
 
 
 def prepare(
@@ -173,6 +174,7 @@ def build_layout(
                 indexed.entry_count_max,
                 int(np.diff(source.program_start).max(initial=0)),
                 predicates.flag_count,
+                indexed.has_fronts,
             ),
             attribute_catalogue=work.attribute_id,
             **spaces._asdict(),
@@ -251,7 +253,7 @@ def _index(work: Work, configuration: Configuration, partition_count: int) -> _I
     }
     row_many = np.where(row_once, np.uint8(MANY_KEYS), np.uint8(MANY_CLAUSES))
     row_many *= times > 1
-    return _Indexed(columns, row_many, packer.entry_count_max(clusters))
+    return _Indexed(columns, row_many, packer.entry_count_max(clusters), blob.has_fronts)
 
 
 def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:

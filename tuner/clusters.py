@@ -17,8 +17,9 @@ import numpy.typing as npt
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.code_space import F8, I4, I8
 from pubsub_cluster.tuner.columns import Shares, write_uniform
-from pubsub_cluster.tuner.entries import Entries, distinct_of, shape_counts
+from pubsub_cluster.tuner.entries import Bools, Entries, distinct_of, shape_counts
 from pubsub_cluster.tuner.forms import SORTED_ENTRIES_MIN, plan_forms, write_columns, write_runs
+from pubsub_cluster.tuner.fronts import write_fronts
 from pubsub_cluster.tuner.predicates import Predicates
 
 CLUSTER_ENTRIES_MAX = 2_040
@@ -59,23 +60,52 @@ class BlobWriter:
     """
 
     def __init__(self, room_words: int) -> None:
-        self._words = np.empty(room_words, np.int32)
+        self._words = _by_line(room_words)
         self.size = 0
+        self.has_fronts = False
 
     def take(self, count: int) -> int:
         """Make room for more words; return the first."""
         first = self.size
         self.size += count
         if self.size > len(self._words):
-            grown = np.empty(max(self.size, len(self._words) * 3 // 2), np.int32)
+            grown = _by_line(max(self.size, len(self._words) * 3 // 2))
             grown[:first] = self._words[:first]
             self._words = grown
         return first
+
+    def place(self, words: I8, is_front: Bools) -> I8:
+        """Make room for sections of so many words; return the first of each.
+
+        Those with a front begin a line of memory, and so does whatever follows them.
+        """
+        if not is_front.any():
+            start: I8 = np.cumsum(words) - words + self.take(int(words.sum()))
+            return start
+        self.has_fronts = True
+        ends = is_front.copy()
+        ends[:-1] |= is_front[1:]
+        ends[-1] = True
+        last = np.flatnonzero(ends)
+        up_to = np.cumsum(words)
+        size = np.diff(up_to[last], prepend=0)
+        lines = -(-size // form.LINE_WORDS) * form.LINE_WORDS
+        first = self.take(-self.size % form.LINE_WORDS + int(lines.sum()))
+        self._words[first : self.size] = 0
+        moved = np.cumsum(lines - size) - (lines - size) + self.size - int(lines.sum())
+        return np.asarray(up_to - words + np.repeat(moved, np.diff(last, prepend=-1)))
 
     @property
     def words(self) -> I4:
         """All words so far."""
         return self._words[: self.size]
+
+
+def _by_line(count: int) -> I4:
+    """Return room for words that begins a line of memory."""
+    room = np.empty(count + form.LINE_WORDS, np.int32)
+    first = -(room.ctypes.data // room.itemsize) % form.LINE_WORDS
+    return room[first : first + count]
 
 
 def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blob: BlobWriter) -> Sections:
@@ -101,12 +131,12 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
     within = np.arange(count) - np.repeat(group_begin, group_size)
     begin = np.flatnonzero(within % CLUSTER_ENTRIES_MAX == 0)
     shares = Shares(order, begin, np.diff(np.append(begin, count)))
-    form_of = plan_forms(entries, shares, predicates)
+    key = entries.key[order[begin]]
+    form_of = plan_forms(entries, shares, predicates, key)
     digits = None if entries.digits is None else entries.digits[order[begin]]
     digit_words = 0 if digits is None else 1 + digits.shape[1]
-    words = form_of.words() + 1 + 4 * form_of.is_long + digit_words + shares.size
-    start = np.cumsum(words) - words + blob.take(int(words.sum()))
-    key = entries.key[order[begin]]
+    words = form_of.words(1 + digit_words) + 1 + 4 * form_of.is_long + digit_words + shares.size
+    start = blob.place(words, form_of.is_front)
 
     head = form_of.head(shares.size) | (form.HEAD_LABELS if digit_words else 0)
     head |= np.where(np.logical_and.reduceat(entries.once[order], begin), form.HEAD_ONCE, 0)
@@ -123,6 +153,7 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
         for column in range(digits.shape[1]):
             out[at + 1 + column] = digits[:, column]
         at = at + digit_words
+    write_fronts(out, at, form_of.fronts, shares, entries, predicates)
     at = write_runs(out, at, form_of.run_count, form_of.first_literal, begin, shares.size)
     at = write_uniform(out, at, form_of.uniform, shares, entries.residual, form_of.first_range, predicates)
     write_columns(out, at, form_of, shares, entries, predicates)

@@ -141,6 +141,11 @@ def sort_by_first(shares: Shares, columns: list[UniformColumn], residual: I4, fi
     column.code[large] |= form.COLUMN_SORTED
 
 
+def without(columns: list[UniformColumn], gone: Bools) -> list[UniformColumn]:
+    """Return uniform columns without those of some sections."""
+    return [UniformColumn(*(part[~gone[column.section]] for part in column)) for column in columns]
+
+
 def uniform_counts(columns: list[UniformColumn], section_count: int) -> tuple[I8, I8]:
     """Return how many uniform columns each section has, and their words."""
     count, words = np.zeros(section_count, np.int64), np.zeros(section_count, np.int64)

@@ -32,6 +32,8 @@ class Entries(NamedTuple):
         The target is a row that no other entry leads to.
     digits : int32[e, k] or None
         Where equal keys may be of different accesses: what they stand for.
+    cells : int
+        How many of the last residuals of each entry are likely to hold.
     """
 
     key: I8
@@ -41,6 +43,7 @@ class Entries(NamedTuple):
     residual: I4
     once: Bools
     digits: I4 | None = None
+    cells: int = 0
 
 
 def shape_code(flags: Any, intervals: Any, tests: Any) -> Any:

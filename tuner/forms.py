@@ -19,8 +19,10 @@ from pubsub_cluster.tuner.columns import (
     plan_uniform,
     sort_by_first,
     uniform_counts,
+    without,
 )
 from pubsub_cluster.tuner.entries import Bools, Entries, distinct_of, shape_counts
+from pubsub_cluster.tuner.fronts import Front, choose_fronts, plan_fronts
 from pubsub_cluster.tuner.predicates import FLAG_COLUMN, INTERVAL_COLUMN, Predicates
 
 SORTED_ENTRIES_MIN = 32
@@ -42,6 +44,8 @@ class Form(NamedTuple):
     is_narrow: Bools
     first_literal: I4
     run_count: I8
+    is_front: Bools
+    fronts: list[Front]
 
     @property
     def is_long(self) -> Bools:
@@ -57,32 +61,53 @@ class Form(NamedTuple):
         head |= intervals << form.INTERVAL_SHIFT | tests << form.TEST_SHIFT
         head = np.where(self.is_long, form.HEAD_LONG, head) | size
         head |= np.where(self.is_narrow, form.HEAD_NARROW, 0)
+        head |= np.where(self.is_front, form.HEAD_FRONT, 0)
         return head | np.where(self.run_count > 0, form.HEAD_RUNS, 0)
 
-    def words(self) -> I8:
-        """Return the words of runs and columns."""
+    def words(self, before: int) -> I8:
+        """Return the words of runs and columns, or of front and rows, behind so many words of a section."""
         flags, _, intervals, tests = self.counts
         runs = np.where(self.run_count > 0, 1 + 2 * self.run_count - self.size, 0)
         one = np.where(self.is_narrow, (3 * self.size + 1) // 2, 3 * self.size)
-        return runs + self.uniform_words + intervals * one + (flags + tests) * self.size
+        columns = runs + self.uniform_words + intervals * one + (flags + tests) * self.size
+        fronts = before % 2 + form.front_words(self.size) + self.size * form.row_words(intervals)
+        return np.asarray(np.where(self.is_front, fronts, columns))
 
 
-def plan_forms(entries: Entries, shares: Shares, predicates: Predicates) -> Form:
-    """Decide on the form of every section."""
+def plan_forms(entries: Entries, shares: Shares, predicates: Predicates, key: I8) -> Form:
+    """Decide on the form of every section; `key` is that of each."""
     shape = entries.shape[shares.order[shares.begin]]
     flags, intervals, tests = shape_counts(shape)
     first_literal, run_count = _runs(entries, shares, (flags, intervals, tests), predicates)
     first_range = entries.residual_start + shape_counts(entries.shape)[0]
     residual = entries.residual
     uniform = plan_uniform(shares, residual, first_range, (intervals, tests), predicates, run_count == 0)
-    sort_by_first(shares, uniform, residual, first_range, predicates.test)
     count, words = uniform_counts(uniform, len(shape))
     is_narrow = narrow_sections(shares, residual, first_range, intervals, predicates)
+    is_front = (flags == 0) & (tests == 0) & (run_count == 0) & is_narrow
+    is_front = choose_fronts(is_front, intervals, count, key)
+    if is_front.any():
+        uniform = without(uniform, is_front)
+        count, words = uniform_counts(uniform, len(shape))
+    fronts = plan_fronts(np.flatnonzero(is_front), shares, entries, intervals, predicates)
+    sort_by_first(shares, uniform, residual, first_range, predicates.test)
     from_intervals = np.minimum(count, intervals)
     intervals = intervals - from_intervals
     counts = flags, count, intervals, tests - (count - from_intervals)
     is_narrow &= intervals > 0
-    return Form(counts, shares.size, shape, first_range, uniform, words, is_narrow, first_literal, run_count)
+    return Form(
+        counts,
+        shares.size,
+        shape,
+        first_range,
+        uniform,
+        words,
+        is_narrow,
+        first_literal,
+        run_count,
+        is_front,
+        fronts,
+    )
 
 
 def _runs(
@@ -144,8 +169,8 @@ def write_columns(
     variant = np.searchsorted(shapes, form_of.shape) << 1 | (form_of.run_count > 0)
     variant = (variant << 1 | form_of.is_narrow) << 3 | form_of.counts[1]
     halves = out.view(np.uint16)
-    for value in distinct_of(variant).tolist():
-        section = np.flatnonzero(variant == value)
+    for value in distinct_of(variant[~form_of.is_front]).tolist():
+        section = np.flatnonzero((variant == value) & ~form_of.is_front)
         entry, within, owner = shares.of(section)
         step = shares.size[owner]
         to = at[owner] + within

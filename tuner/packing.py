@@ -250,7 +250,8 @@ class TablePacker:
             once = (once & (np.bincount(keys.clause, minlength=len(row)) == 1))[keys.clause]
             row, start, shape = row[keys.clause], start[keys.clause], shape[keys.clause]
         digits = None if is_exact else np.stack(keys.digits, axis=1)
-        return Entries(keys.key, row, start, shape, residual, once, digits)
+        cells = sum(code & 1 for code in codes)
+        return Entries(keys.key, row, start, shape, residual, once, digits, cells)
 
     def _spread_cost(self, key: I8, probability: F8, sections: Sections) -> float:
         """Add a table's expected cost to its partitions; return all of it."""

@@ -19,7 +19,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
-from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT
+from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, front_shifts
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, empty_layout, frozen
@@ -33,12 +33,12 @@ from pubsub_cluster.workers.kernels import delta as delta_kernels
 from pubsub_cluster.workers.kernels import match as match_kernels
 from pubsub_cluster.workers.kernels import observe as observe_kernels
 from pubsub_cluster.workers.kernels._jit import OK, Settled
+from pubsub_cluster.workers.kernels.front import fronts_for
 from pubsub_cluster.workers.kernels.tables import (
     CURSOR_AND_EVENTS,
     NO_DIGIT,
     PENDING_MAX,
     TABLE_GROUPS,
-    Blobs,
     Digits,
     EventTables,
     Facts,
@@ -47,6 +47,7 @@ from pubsub_cluster.workers.kernels.tables import (
     Places,
     Probes,
     Scratch,
+    blobs_of,
 )
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
@@ -100,16 +101,17 @@ def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
         name: group(*(frozen(getattr(layout, column)) for column in group._fields))
         for name, group in TABLE_GROUPS.items()
     }
-    blob = frozen(layout.cluster_blob)
     return MatchTables(
         **groups,
         attribute_table=frozen(layout.attribute_table),
         table_attribute=frozen(np.flatnonzero(np.diff(layout.attribute_table)).astype(np.int32)),
         part_codes=frozen(np.unique(layout.part_code)),
-        blobs=Blobs(blob, frozen(blob.view(np.uint16)), frozen(blob.view(np.uint8))),
+        blobs=blobs_of(frozen(layout.cluster_blob)),
         row_many=frozen(layout.row_many),
         many_max=int(layout.row_many.max(initial=0)),
         has_labels=4 * layout.flag_count < len(layout.predicate_test),
+        has_fronts=layout.has_fronts,
+        label_shift=frozen(front_shifts(np.diff(layout.label_start))),
         is_exact=not (layout.table_mode & TABLE_INEXACT).any(),
         partition_mine=kernel_input(partition_mine, np.uint8),
     )
@@ -137,6 +139,7 @@ def match_scratch(layout: LayoutView) -> Scratch:
         probes=Probes(pending[0], pending[1], pending[2], np.zeros(PENDING_MAX, np.int32), pending[3]),
         places=Places(*pending[4:]),
         kept=Kept(np.zeros(len(mark) + 1, np.int32), mark, mark.view(np.int64)),
+        fronts=fronts_for(attribute_count, layout.cluster_entries_max),
         row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
         program_stamp=np.zeros(len(layout.program_row), np.int64),
         stack=np.zeros(layout.program_size_max, np.uint8),

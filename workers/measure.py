@@ -16,7 +16,7 @@ import numpy as np
 from pubsub_cluster.shm.blob import COLUMN_LAST, COLUMN_SHIFT, HEAD_NARROW, INTERVAL_SHIFT, UNIFORM_SHIFT
 from pubsub_cluster.shm.code_space import U1
 from pubsub_cluster.workers.kernels import constants as kernels
-from pubsub_cluster.workers.kernels.tables import Blobs, Facts, Kept, Tests
+from pubsub_cluster.workers.kernels.tables import Facts, Kept, Tests, blobs_of
 
 REPETITIONS = 5
 EVENTS, WAYS, TABLES = 2_000, 64, 32
@@ -184,7 +184,7 @@ def _sections_of(words: int, width: int) -> tuple[int, int]:
 def _section_ns(random: np.random.Generator, blob: Any) -> float:
     """Time sections in random order."""
     word = blob.reshape(-1)
-    blobs = Blobs(word, word.view(np.uint16), word.view(np.uint8))
+    blobs = blobs_of(word)
     none = np.zeros(0, np.int32)
     tests = Tests(none, np.zeros(1, np.int32), none)
     label = random.integers(SECTION_LABELS // 4, SECTION_LABELS // 2, WAYS).astype(np.int32)

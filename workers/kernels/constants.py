@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pubsub_cluster.shm.blob import LINE_WORDS
 from pubsub_cluster.workers.kernels._jit import kernel
 from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.prefetch import prefetch
-from pubsub_cluster.workers.kernels.probe import LINE_WORDS
 
 
 @kernel

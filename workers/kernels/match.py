@@ -17,26 +17,30 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm.blob import (
-    BYTE_MAX,
-    COLUMN_FIRST,
-    COLUMN_LAST,
     COLUMN_SHIFT,
-    COLUMN_WIDE,
     ENTRY_MASK,
     FLAG_MASK,
     FLAG_SHIFT,
-    HALF_MAX,
     HEAD_LABELS,
     HEAD_LONG,
     HEAD_MORE,
     HEAD_NOT_SIMPLE,
     HEAD_ONCE,
+    LINE_WORDS,
     MANY_CLAUSES,
     MANY_KEYS,
     UNIFORM_SHIFT,
 )
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf
-from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match, program_holds
+from pubsub_cluster.workers.kernels.check import check_flags, check_section, digits_match
+from pubsub_cluster.workers.kernels.front import (
+    LATE_MAX,
+    ask_front,
+    clear_fronts,
+    front_parts,
+    list_late,
+    write_fronts,
+)
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import (
     clear_digits,
@@ -55,49 +59,22 @@ from pubsub_cluster.workers.kernels.tables import (
     SEVERAL,
     Index,
 )
-from pubsub_cluster.workers.kernels.uniform import uniform_parts
+from pubsub_cluster.workers.kernels.tell import (
+    tell_column,
+    tell_few,
+    tell_flags,
+    tell_late,
+    tell_once,
+    tell_rows,
+)
 
 ONE_UNIFORM = HEAD_ONCE | 1 << UNIFORM_SHIFT
 """Head of a section with a uniform column and nothing else, but for its entry count and HEAD_MORE."""
 
 FEW_ENTRIES = 16
 
-
-@leaf
-def tell_rows(
-    found: Any, targets: Any, blob: Any, survivor: Any, telling: Any, given: Any, stamp: Any, out: Any
-) -> Any:
-    """Append the rows of `found` survivors to `out` = (row int32[], count so far).
-
-    `telling` are `row_many`, `row_stamp`, Programs, `program_stamp`, `stack`, and from which `row_many` on a
-    row is told once.
-
-    Returns
-    -------
-    int
-        The new count of rows; above the size of the array when they do not fit (those beyond are not
-        written).
-    """
-    out_row, count = out
-    row_many, row_stamp, programs, program_stamp, stack, once_from = telling
-    for at in range(found):
-        row = blob[Index(targets + survivor[Index(at)])]
-        if row < 0:
-            program = ~row
-            if program_stamp[program] == stamp:
-                continue
-            program_stamp[program] = stamp
-            if not program_holds(program, programs, given, stack):
-                continue
-            row = programs.program_row[program]
-        elif once_from <= MANY_CLAUSES and row_many[Index(row)] >= once_from:
-            if row_stamp[Index(row)] == stamp:
-                continue
-            row_stamp[Index(row)] = stamp
-        if count < out_row.shape[0]:
-            out_row[Index(count)] = row
-        count += 1
-    return count
+AHEAD = 8
+"""How many places lie between one that is checked and one that the rest of a front is asked for."""
 
 
 @leaf
@@ -112,110 +89,39 @@ def is_closed(start: Any, probe: Any, blob: Any, parts: Any, probes: Any, digits
 
 
 @leaf
-def tell_once(found: Any, targets: Any, blob: Any, survivor: Any, out: Any) -> Any:
-    """Append the rows of `found` survivors, none of which can be told twice; as `tell_rows`."""
-    out_row, count = out
-    for at in range(min(found, out_row.shape[0] - count)):
-        out_row[Index(count + at)] = blob[Index(targets + survivor[Index(at)])]
-    return count + found
-
-
-@leaf
-def tell_few(start: Any, entry_count: Any, label: Any, blobs: Any, out: Any) -> Any:
-    """Append the rows of a small section with one uniform column whose attribute has one value.
-
-    There is room for all; what is written beyond the new count does not matter.
-
-    Returns
-    -------
-    tuple of (int, int)
-        The new count, and the word of the first target.
-    """
-    out_row, count = out
-    code, common, data, targets = uniform_parts(start + 1, entry_count, blobs.word)
-    has_first, has_last = (code & COLUMN_FIRST) != 0, (code & COLUMN_LAST) != 0
-    if (not has_first and label < common) or (not has_last and label > common):
-        return count, targets
-    step = entry_count if has_first and has_last else 0
-    is_wide = (code & COLUMN_WIDE) != 0
-    top = HALF_MAX if is_wide else BYTE_MAX
-    least = label if has_first else top - label
-    greatest = top - label if has_last else least
-    data = 2 * data if is_wide else 4 * data
-    for at in range(data, data + entry_count):
-        out_row[Index(count)] = blobs.word[Index(targets + at - data)]
-        if is_wide:
-            first, last = np.int64(blobs.half[Index(at)]), np.int64(blobs.half[Index(at + step)])
-        else:
-            first, last = np.int64(blobs.byte[Index(at)]), np.int64(blobs.byte[Index(at + step)])
-        count += 1 if (first <= least) & (last <= greatest) else 0
-    return count, targets
-
-
-@leaf
-def tell_flags(start: Any, shape: Any, blob: Any, flag: Any, out: Any) -> Any:
-    """Append the rows of a section of at most four entries that has only flag columns; as `tell_few`.
-
-    How many entries there are is unpredictable, so four are looked at: the last one again instead of more.
-
-    Parameters
-    ----------
-    start : int
-        Word of the head.
-    shape : tuple of (int, int)
-        Entries, flag columns.
-    """
-    entry_count, columns = shape
-    out_row, count = out
-    first = start + 1
-    second = first + min(1, entry_count - 1)
-    third = first + min(2, entry_count - 1)
-    fourth = first + entry_count - 1
-    holds = np.uint8(1), np.uint8(entry_count > 1), np.uint8(entry_count > 2), np.uint8(entry_count > 3)
-    at = np.int64(0)
-    for _ in range(columns):
-        holds = (
-            holds[0] & flag[Index(blob[Index(first + at)])],
-            holds[1] & flag[Index(blob[Index(second + at)])],
-            holds[2] & flag[Index(blob[Index(third + at)])],
-            holds[3] & flag[Index(blob[Index(fourth + at)])],
-        )
-        at += entry_count
-    out_row[Index(count)] = blob[Index(first + at)]
-    count += holds[0]
-    out_row[Index(count)] = blob[Index(second + at)]
-    count += holds[1]
-    out_row[Index(count)] = blob[Index(third + at)]
-    count += holds[2]
-    out_row[Index(count)] = blob[Index(fourth + at)]
-    count += holds[3]
-    return np.int64(count), np.int64(first + at)
-
-
-@leaf
-def tell_column(start: Any, entry_count: Any, blob: Any, flag: Any, out: Any) -> Any:
-    """Append the rows of a section with one flag column; as `tell_few`."""
-    out_row, count = out
-    targets = start + 1 + entry_count
-    for at in range(start + 1, targets):
-        out_row[Index(count)] = blob[Index(at + entry_count)]
-        count += flag[Index(blob[Index(at)])]
-    return np.int64(count), np.int64(targets)
-
-
-@leaf
 def check_places(
-    pending: Any, blobs: Any, telling: Any, given: Any, probing: Any, places: Any, kept: Any, out: Any
+    pending: Any, blobs: Any, telling: Any, given: Any, probing: Any, places: Any, checking: Any, out: Any
 ) -> Any:
-    """Check all pending places of the blob; as `tell_rows`, `out` = (row, count so far, stamp)."""
+    """Check all pending places of the blob; as `tell_rows`, `out` = (row, count so far, stamp).
+
+    `checking` are Kept, Fronts, and whether memory of fronts is asked for, beyond the first line.
+    """
+    kept, fronts, ask_fronts = checking
     out_row, count, stamp = out
     parts, digits, probes = probing
     blob, survivor, facts = blobs.word, kept.survivor, given[1]
     all_once = telling[5] > MANY_CLAUSES and telling[2].program_row.shape[0] == 0
+    late = np.int64(0)
     for number in range(pending):
         start = places.blob_at[Index(number)]
+        if ask_fronts and number + AHEAD < pending:
+            ask_front(places.blob_at[Index(number + AHEAD)], blob)
         while True:
             head = blob[Index(start)]
+            if head < 0:
+                before, shape = late, front_parts(start, head, blob)
+                late = list_late(shape, head, blobs, fronts, late)
+                if (head & HEAD_LABELS) != 0 and late > before:
+                    probe = places.blob_probe[Index(number)]
+                    late = before if is_closed(start, probe, blob, parts, probes, digits) else late
+                if late > LATE_MAX:
+                    count = tell_late(late, blobs, telling, given, (kept, fronts), (out_row, count, stamp))
+                    late = np.int64(0)
+                if (head & HEAD_MORE) == 0:
+                    break
+                start = shape[2] + np.int64(head & ENTRY_MASK)
+                start += -start & (LINE_WORDS - 1)
+                continue
             entry_count = np.int64(head & ENTRY_MASK)
             found = np.int64(0)
             label = np.int32(SEVERAL)
@@ -247,6 +153,8 @@ def check_places(
             if (head & HEAD_MORE) == 0:
                 break
             start = targets + entry_count
+    if late > 0:
+        count = tell_late(late, blobs, telling, given, (kept, fronts), (out_row, count, stamp))
     return count
 
 
@@ -282,9 +190,10 @@ def begin_event(
 def write_facts(event: Any, pair: Any, entries: Any, bits: Any, raising: Any, facts: Any) -> None:
     """Write flags of an event, and labels if need be (`pair` is PAIR_HOLDS), or clear them (PAIR_FAILS).
 
-    `raising` are `attribute_point`, FlagLists, `has_labels`, `Scratch.raised`, `cursor` and `flag_pair`.
+    `raising` are `attribute_point`, FlagLists, `has_labels`, `Scratch.raised`, `cursor`, `flag_pair`, and
+    (`has_fronts`, `label_shift`, Fronts).
     """
-    attribute_point, flags, has_labels, raised_point, cursor, flag_pair = raising
+    attribute_point, flags, has_labels, raised_point, cursor, flag_pair, fronted = raising
     turn = event & 1
     first = turn * (raised_point.shape[0] >> 1)
     flag_points((raised_point, first, cursor[Index(CURSOR_RAISED + turn)]), pair, flag_pair)
@@ -295,6 +204,12 @@ def write_facts(event: Any, pair: Any, entries: Any, bits: Any, raising: Any, fa
             write_labels(span, entries[1], entries[2], facts)
         else:
             clear_labels(span, entries[1], facts.label_of)
+        has_fronts, label_shift, fronts = fronted
+        if has_fronts:
+            if pair == PAIR_HOLDS:
+                write_fronts(span, entries[1], entries[2], label_shift, fronts)
+            else:
+                clear_fronts(span, entries[1], fronts)
 
 
 @leaf
@@ -333,7 +248,11 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     known = points, tables.slices, tables.part_codes
     slotted = tables.slots, points, tables.blobs.word
     bits = events.bit_start, events.bit
-    raising = points.attribute_point, tables.flags, tables.has_labels, raised, cursor, scratch.flag_pair
+    fronted = tables.has_fronts, tables.label_shift, scratch.fronts
+    known_flags = points.attribute_point, tables.flags, tables.has_labels
+    raising = *known_flags, raised, cursor, scratch.flag_pair, fronted
+    asking = ask, not tables.has_fronts
+    checking = scratch.kept, scratch.fronts, ask and tables.has_fronts
     stamped = tables.row_many, scratch.row_stamp, tables.programs, scratch.program_stamp, scratch.stack
     count = np.int64(out_start[first_event])
     event, ahead, stop = np.int64(first_event), np.int64(-1), np.int64(events.entry_start.shape[0] - 1)
@@ -343,9 +262,10 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     while event < stop:
         is_checked, done, pending = is_asked, True, np.int64(0)
         if is_asked:
-            pending, done = resolve_probes(probe_counts, areas, slotted[2], probes, places, ask), tables_done
+            pending = resolve_probes(probe_counts, areas, slotted[2], probes, places, asking)
+            done = tables_done
             if done and slotted[0].cluster_start.shape[0] != 0:
-                how = ask, all_mine
+                how = asking, all_mine
                 pending, done = collect_slots(event, pending, slotted, events, cursor, places, mine, how)
         # Keys of the next event are computed before this one is checked, unless its digits are needed still.
         target = event + 1 if is_checked and done else event
@@ -363,7 +283,7 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             telling = *stamped, once_from_of(cursor[CURSOR_SINGLE + (event & 1)], tables.many_max)
             out = out_row, count, stamp_base + event
             given, closing = (tables.tests, facts, entries[2]), (tables.parts, digits, probes)
-            count = check_places(pending, tables.blobs, telling, given, closing, places, scratch.kept, out)
+            count = check_places(pending, tables.blobs, telling, given, closing, places, checking, out)
             if done:
                 write_facts(event, np.uint16(PAIR_FAILS), entries, bits, raising, facts)
                 if count > out_row.shape[0]:

@@ -21,6 +21,7 @@ from pubsub_cluster.shm.blob import (
     HEAD_RUNS,
     INTERVAL_MASK,
     INTERVAL_SHIFT,
+    LINE_WORDS,
     TEST_MASK,
     TEST_SHIFT,
     UNIFORM_MASK,
@@ -28,6 +29,7 @@ from pubsub_cluster.shm.blob import (
 )
 from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
 from pubsub_cluster.workers.kernels.check import interval_words
+from pubsub_cluster.workers.kernels.front import front_parts
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear_digits, write_digits
 from pubsub_cluster.workers.kernels.tables import CURSOR_SIZE
@@ -41,6 +43,8 @@ KINDS = 3
 def targets_of(start: Any, blob: Any) -> Any:
     """Return the word of the first target of a section (`shm.blob` has the form)."""
     head = blob[start]
+    if head < 0:
+        return front_parts(start, head, blob)[2]
     entry_count = np.int64(head & ENTRY_MASK)
     flag_columns = np.int64((head >> FLAG_SHIFT) & FLAG_MASK)
     uniform_columns = np.int64((head >> UNIFORM_SHIFT) & UNIFORM_MASK)
@@ -73,6 +77,8 @@ def candidates_at(start: Any, blob: Any) -> Any:
         if (head & HEAD_MORE) == 0:
             return total
         start = targets_of(start, blob) + (head & ENTRY_MASK)
+        if head < 0:
+            start += -start & (LINE_WORDS - 1)
 
 
 @leaf
@@ -115,7 +121,9 @@ def observe_events(
                  of the slots
     ===========  ======================================================================  ======
     """
-    how = np.bool_(False), all_mine  # a literal would be a type of its own
+    never = np.bool_(False)  # a literal would be a type of its own
+    how, asking = (never, all_mine), (never, never)
+    slot_how = asking, all_mine
     direct_area, direct_table = direct
     slots = work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
@@ -142,16 +150,16 @@ def observe_events(
                 work[line, PROBES] += 1
                 probes.direct_at[0] = probes.direct_at[number]
                 alone = np.int64(1), np.int64(0)
-                found = resolve_probes(alone, areas, blob, probes, places, how[0])
+                found = resolve_probes(alone, areas, blob, probes, places, asking)
                 add_places(line, np.int64(0), found, seen, work)
             for number in range(hash_count):
                 line = np.int64(probes.hash_table[number])
                 work[line, PROBES] += 1
                 probes.hash_key[0], probes.hash_at[0] = probes.hash_key[number], probes.hash_at[number]
                 alone = np.int64(0), np.int64(1)
-                found = resolve_probes(alone, areas, blob, probes, places, how[0])
+                found = resolve_probes(alone, areas, blob, probes, places, asking)
                 add_places(line, np.int64(0), found, seen, work)
         done = tables.slots.cluster_start.shape[0] == 0
         while not done:
-            pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, how)
+            pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, slot_how)
             add_places(np.int64(slots), np.int64(0), pending, seen, work)

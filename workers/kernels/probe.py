@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm import blob
-from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
-from pubsub_cluster.workers.kernels._jit import leaf, routine
+from pubsub_cluster.shm.blob import LINE_WORDS, TABLE_DIRECT, TABLE_SAME_PREFIX
+from pubsub_cluster.workers.kernels._jit import leaf
+from pubsub_cluster.workers.kernels.keys import combination_count, expand_keys, list_keys
 from pubsub_cluster.workers.kernels.prefetch import prefetch
-from pubsub_cluster.workers.kernels.scatter import has_option, option_count_of, option_of, point_of
+from pubsub_cluster.workers.kernels.scatter import point_of
 from pubsub_cluster.workers.kernels.tables import (
     CURSOR_CLUSTER,
     CURSOR_COMBINATION,
@@ -33,105 +34,8 @@ from pubsub_cluster.workers.kernels.tables import (
     Index,
 )
 
-COMBINATIONS_MAX = 1 << 40
-LINE_WORDS = 16
-
 mix_key = leaf(blob.mix_key)
 partition_of = leaf(blob.partition_of)
-
-
-@leaf
-def combination_count(table: Any, parts: Any, digits: Any) -> Any:
-    """Return how many keys of a table an event has, at most `COMBINATIONS_MAX`."""
-    total: Any = np.int64(1)
-    for part in range(parts.table_part[table], parts.table_part[table + 1]):
-        total = min(total * option_count_of(parts.part_code[part], digits), COMBINATIONS_MAX)
-    return total
-
-
-@leaf
-def expand_keys(table: Any, parts: Any, digits: Any, key: Any) -> None:
-    """Write the keys of all combinations into `key`; the options of the first part change fastest."""
-    key[0] = -parts.table_offset[table]
-    count = np.int64(1)
-    for part in range(parts.table_part[table], parts.table_part[table + 1]):
-        code = parts.part_code[part]
-        multiplier = parts.part_multiplier[part]
-        options = np.int64(option_count_of(code, digits))
-        for option in range(options - 1, -1, -1):
-            step = option_of(code, np.int64(option), digits) * multiplier
-            for at in range(count):
-                key[option * count + at] = key[at] + step
-        count *= options
-
-
-@leaf
-def key_of_combination(table: Any, combination: Any, parts: Any, digits: Any) -> Any:
-    """Return the key of one combination, numbered as in `expand_keys`."""
-    key = -parts.table_offset[table]
-    rest = np.int64(combination)
-    for part in range(parts.table_part[table], parts.table_part[table + 1]):
-        code = parts.part_code[part]
-        options = option_count_of(code, digits)
-        key += option_of(code, rest % options, digits) * parts.part_multiplier[part]
-        rest //= options
-    return key
-
-
-@leaf
-def key_is_open(table: Any, key: Any, parts: Any, attribute_point: Any, digits: Any) -> Any:
-    """Say whether an exact key is one of the event's combinations."""
-    rest = np.int64(key)
-    for part in range(parts.table_part[table + 1] - 1, parts.table_part[table] - 1, -1):
-        multiplier = parts.part_multiplier[part]
-        code = parts.part_code[part]
-        first = np.int64(0 if code & 1 else attribute_point[code >> 1])
-        if not has_option(code, first + rest // multiplier, digits):
-            return False
-        rest %= multiplier
-    return True
-
-
-@routine
-def list_keys(
-    table: Any, span: Any, parts: Any, areas: Any, attribute_point: Any, digits: Any, key: Any
-) -> Any:
-    """List keys of a table with more combinations than pending probes: one by one, or those that it has.
-
-    Parameters
-    ----------
-    table : int
-    span : tuple of (int, int, int)
-        How many combinations there are, where to go on, and how many keys there is room for.
-
-    Returns
-    -------
-    tuple of (int, int, int)
-        How many keys are in `key`, the number of the first combination (-1: places were gone through), and
-        where to go on; 0 when all have been listed.
-    """
-    total, done, room = span
-    by_place = total > areas.table_places[table]
-    stop = areas.table_places[table] if by_place else total
-    last = min(done + room, stop)
-    found = np.int64(0)
-    for at in range(done, last):
-        if not by_place:
-            key[found] = key_of_combination(table, at, parts, digits)
-            found += 1
-            continue
-        mode = areas.table_mode[table]
-        mine = np.int64(at)
-        if (mode & TABLE_DIRECT) == 0:
-            entry = 2 * (areas.table_area[table] + at)
-            if areas.table_hash[entry + 1] < 0:
-                continue
-            mine = areas.table_hash[entry]
-        if (mode & TABLE_INEXACT) == 0 and not key_is_open(table, mine, parts, attribute_point, digits):
-            continue
-        key[found] = mine
-        found += 1
-    return found, np.int64(-1) if by_place else done, np.int64(0) if last == stop else last
 
 
 @leaf
@@ -182,6 +86,18 @@ def add_probe(probe: Any, counts: Any, areas: Any, mine: Any, probes: Any, how: 
     if ask:
         prefetch(areas.table_hash, 2 * at)
     return direct_count, hash_count + 1
+
+
+@leaf
+def add_direct(table: Any, found: Any, count: Any, areas: Any, key: Any, probes: Any, ask: Any) -> Any:
+    """Add the first keys of `key` to the `count` pending direct probes, whatever shard they are of."""
+    area = areas.table_area[Index(table)]
+    for number in range(found):
+        at = area + key[Index(number)]
+        probes.direct_at[Index(count + number)] = at
+        if ask:
+            prefetch(areas.table_direct, at)
+    return count + found
 
 
 @leaf
@@ -271,6 +187,9 @@ def collect_probes(event: Any, entries: Any, keyed: Any, probing: Any, mine: Any
                 found, first, done = list_keys(
                     table, span, parts, areas, attribute_point, digits, scratch_key
                 )
+            if how[1] and (mode & TABLE_DIRECT) != 0:
+                direct_count = add_direct(table, found, direct_count, areas, scratch_key, probes, how[0])
+                found = np.int64(0)
             for at in range(found):
                 combination = first + at if first >= 0 else first
                 direct_count, hash_count = add_probe(
@@ -289,12 +208,13 @@ def collect_probes(event: Any, entries: Any, keyed: Any, probing: Any, mine: Any
 
 @leaf
 def add_blob(position: Any, probe: Any, count: Any, blob_words: Any, places: Any, ask: Any) -> Any:
-    """Add a place of the blob to the pending ones."""
+    """Add a place of the blob to the pending ones; `ask`: for its first line, and for the second one."""
     places.blob_at[Index(count)] = position
     places.blob_probe[Index(count)] = probe
-    if ask:
+    if ask[0]:
         prefetch(blob_words, position)
-        prefetch(blob_words, position + LINE_WORDS)
+        if ask[1]:
+            prefetch(blob_words, position + LINE_WORDS)
     return count + 1
 
 

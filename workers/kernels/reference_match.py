@@ -200,6 +200,13 @@ def unpack_sections(
             counts = take(4)
         flags, uniforms, intervals, tests = counts
         digits = tuple(take(take(1)[0])) if head & form.HEAD_LABELS else None
+        if head & form.HEAD_FRONT:
+            position += position % 2 + form.front_words(count)
+            rows = [take(3 * intervals, np.uint16) for _ in range(count)]
+            residuals = [list(zip(row[0::3], row[1::3], row[2::3], strict=True)) for row in rows]
+            sections.append((digits, list(zip(take(count), residuals, strict=True))))
+            position += -position % form.LINE_WORDS
+            continue
         columns: list[list[Any]] = []
         if head & form.HEAD_RUNS:
             run_count = take(1)[0]

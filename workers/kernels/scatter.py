@@ -224,19 +224,19 @@ def set_flags(
 @leaf
 def option_of(code: Any, number: Any, digits: Any) -> Any:
     """Return the `number`-th digit of a part code that has one or several."""
-    digit = digits.digit_of[code]
+    digit = digits.digit_of[Index(code)]
     if digit >= 0:
         return digit
-    return digits.option_digit[digits.option_start[code] + number]
+    return digits.option_digit[Index(digits.option_start[Index(code)] + number)]
 
 
 @leaf
 def option_count_of(code: Any, digits: Any) -> Any:
     """Return how many digits a part code has."""
-    digit = digits.digit_of[code]
+    digit = digits.digit_of[Index(code)]
     if digit >= 0:
         return np.int32(1)
-    return np.int32(0) if digit == NO_DIGIT else digits.option_count[code]
+    return np.int32(0) if digit == NO_DIGIT else digits.option_count[Index(code)]
 
 
 @leaf

@@ -88,11 +88,18 @@ class Slots(NamedTuple):
 
 
 class Blobs(NamedTuple):
-    """The blob of sections: the same memory as numbers of three sizes."""
+    """The blob of sections: the same memory as numbers of four sizes."""
 
     word: Any  # int32[]
     half: Any  # uint16[]
     byte: Any  # uint8[]
+    long: Any  # uint64[]
+
+
+def blobs_of(word: Any) -> Blobs:
+    """Return a blob, int32[], as numbers of all sizes."""
+    whole = word[: len(word) // 2 * 2]
+    return Blobs(word, word.view(np.uint16), word.view(np.uint8), whole.view(np.uint64))
 
 
 class Tests(NamedTuple):
@@ -129,6 +136,8 @@ class MatchTables(NamedTuple):
     row_many: Any  # uint8[R]
     many_max: Any  # int, the largest of row_many
     has_labels: Any  # bool: some predicate has no flag
+    has_fronts: Any  # bool: some section has a front
+    label_shift: Any  # uint8[A]: bits of a label that fronts do without
     is_exact: Any  # bool: no two accesses have one key
     partition_mine: Any  # uint8[P], 1 for the partitions of this shard
 
@@ -190,6 +199,16 @@ class Places(NamedTuple):
     blob_probe: Any  # int64[]: pending hash probe that led there, -1: none
 
 
+class Fronts(NamedTuple):
+    """What fronts are looked at by, and the entries that passed one."""
+
+    least: Any  # uint64[A]: seven bits of the attribute's label in each byte; between events 0
+    most: Any  # uint64[A]: 128 less those in each byte; between events 128
+    row_at: Any  # int64[LATE_MAX + largest section]: word of the entry's row
+    target_at: Any  # int64[]: word of its target
+    head: Any  # int32[]: of its section
+
+
 class Kept(NamedTuple):
     """Which entries of a section hold so far."""
 
@@ -210,6 +229,7 @@ class Scratch(NamedTuple):
     probes: Any  # Probes
     places: Any  # Places
     kept: Any  # Kept
+    fronts: Any  # Fronts
     row_stamp: Any  # int64[R]
     program_stamp: Any  # int64[G]
     stack: Any  # uint8[longest program]

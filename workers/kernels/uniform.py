@@ -19,13 +19,14 @@ from pubsub_cluster.shm.blob import (
     COLUMN_SORTED,
     COLUMN_WIDE,
     HALF_MAX,
+    LINE_WORDS,
 )
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.tables import SEVERAL, Index
 
-LINE_WORDS, LINES_ASKED, LINES_MORE = 16, 32, 512
-"""Words of a line of memory; words of a section that were asked for before; and at most now."""
+LINES_ASKED, LINES_MORE = 32, 512
+"""Words of a section that were asked for before; and at most now."""
 
 
 @kernel
