@@ -31,8 +31,9 @@ NAMES = "abcd"
 
 PLAIN: dict[str, Any] = {}
 HASHED: dict[str, Any] = {"is_direct": lambda radix, key_count: False}
-FRONTED: dict[str, Any] = {"INTERVALS_MIN": 1, "CLUSTER_ENTRIES_MAX": 20}
-COLLIDING: dict[str, Any] = {"EXACT_KEYS_MAX": 0, "INEXACT_MULTIPLIERS": (1,) * 6, "INTERVALS_MIN": 1}
+ALL_FRONTS = {"INTERVALS_MIN": 1, "FEW_IN": 1 << 30}
+FRONTED: dict[str, Any] = {**ALL_FRONTS, "CLUSTER_ENTRIES_MAX": 20}
+COLLIDING: dict[str, Any] = {"EXACT_KEYS_MAX": 0, "INEXACT_MULTIPLIERS": (1,) * 6, **ALL_FRONTS}
 every_way = pytest.mark.parametrize(
     "ways", [PLAIN, HASHED, FRONTED, COLLIDING], ids=["plain", "hashed", "fronted", "colliding"]
 )
@@ -40,7 +41,12 @@ every_way = pytest.mark.parametrize(
 
 def turn_down(monkeypatch: pytest.MonkeyPatch, ways: dict[str, Any]) -> None:
     """Set thresholds so that runs, inline intervals and the given ways are used in small cases."""
-    modules = {"is_direct": packing, "INTERVALS_MIN": fronts, "CLUSTER_ENTRIES_MAX": clusters}
+    modules = {
+        "is_direct": packing,
+        "INTERVALS_MIN": fronts,
+        "FEW_IN": fronts,
+        "CLUSTER_ENTRIES_MAX": clusters,
+    }
     monkeypatch.setattr(clusters, "SORTED_ENTRIES_MIN", 2)
     monkeypatch.setattr(clusters, "CLUSTER_ENTRIES_MAX", 3)
     monkeypatch.setattr(predicates, "INLINE_MIN", 2)

@@ -85,7 +85,7 @@ def plan_forms(entries: Entries, shares: Shares, predicates: Predicates, key: I8
     count, words = uniform_counts(uniform, len(shape))
     is_narrow = narrow_sections(shares, residual, first_range, intervals, predicates)
     is_front = (flags == 0) & (tests == 0) & (run_count == 0) & is_narrow
-    is_front = choose_fronts(is_front, intervals, count, key)
+    is_front = choose_fronts(is_front, intervals, count, shares.size, key)
     if is_front.any():
         uniform = without(uniform, is_front)
         count, words = uniform_counts(uniform, len(shape))

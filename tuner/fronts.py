@@ -19,6 +19,9 @@ from pubsub_cluster.tuner.predicates import Predicates
 INTERVALS_MIN = 4
 """Mixed intervals of an entry from which on a front is worth its words."""
 
+FEW_IN = 16
+"""Entries, of a table or of the slots, of which one at least should be in a section with a front."""
+
 COUNTS_MAX = 1 << 22
 """Numbers of groups and attributes that are counted at a time."""
 
@@ -52,8 +55,10 @@ class _Ranges(NamedTuple):
     passes: F8
 
 
-def choose_fronts(able: Bools, intervals: I8, uniform: I8, key: I8) -> Bools:
+def choose_fronts(able: Bools, intervals: I8, uniform: I8, size: I8, key: I8) -> Bools:
     """Say which sections get a front: of those of one key only the first ones, so that lines can be counted.
+
+    A few are not worth what every event does for them.
 
     Parameters
     ----------
@@ -61,9 +66,12 @@ def choose_fronts(able: Bools, intervals: I8, uniform: I8, key: I8) -> Bools:
         Sections of narrow intervals and nothing else.
     intervals, uniform : int64[s]
         Interval columns, and how many of them might be uniform.
-    key : int64[s]
+    size, key : int64[s]
+        Entries of each section, and the key that leads to it.
     """
     chosen = able & (intervals - uniform >= INTERVALS_MIN) & (intervals <= form.INTERVAL_MASK)
+    if int(size[chosen].sum()) * FEW_IN < int(size.sum()):
+        chosen[:] = False
     if not chosen.any():
         return chosen
     number = np.arange(len(key))
