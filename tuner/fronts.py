@@ -16,7 +16,7 @@ from pubsub_cluster.tuner.columns import Shares
 from pubsub_cluster.tuner.entries import Bools, Entries, distinct_of
 from pubsub_cluster.tuner.predicates import Predicates
 
-INTERVALS_MIN = 4
+INTERVALS_MIN = 8
 """Mixed intervals of an entry from which on a front is worth its words."""
 
 FEW_IN = 16
