@@ -7,7 +7,7 @@ attribute (the delta, comparisons of two attributes, the tuner's sample).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from pubsub_cluster.language.decode import decode_payload
@@ -18,7 +18,7 @@ from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.raw_batch import RawBatch, TextEntries
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.workers.dense import ColumnReader, DenseColumns
-from pubsub_cluster.workers.flat_batch import SCANNERS, EntryRoom, FlatBatch, raw_of, scan_rows, texts_of_flat
+from pubsub_cluster.workers.flat_batch import SCANNERS, EntryRoom, FlatBatch, raw_of, scan_rows
 from pubsub_cluster.workers.names import NameTable
 
 
@@ -91,12 +91,12 @@ class EventBatch:
             )
         return self._raw
 
-    def texts_of(self, name: str | None) -> Iterable[TextEntries]:
-        """Return the texts of an attribute, or of all."""
-        if self.flat is not None:
-            number = None if name is None else int(self.names.numbers_of([name])[0])
-            return [texts_of_flat(self.flat, number)]
+    def named_texts(self, names: Container[str] | None) -> Iterable[tuple[str, TextEntries]]:
+        """Return the texts of some attributes, or of all, with their names."""
         if self.dense is not None:
-            return self.dense.texts_of(name)
-        columns = self.raw.attributes.values() if name is None else [self.raw.attributes.get(name)]
-        return [entries.texts for entries in columns if entries is not None and entries.texts is not None]
+            return self.dense.named_texts(names)
+        return [
+            (name, entries.texts)
+            for name, entries in self.raw.attributes.items()
+            if entries.texts is not None and (names is None or name in names)
+        ]

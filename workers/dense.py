@@ -8,7 +8,7 @@ each.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,11 +118,11 @@ class DenseColumns(NamedTuple):
     buffers: Sequence[Buffer]
     sizes: Sequence[int]
 
-    def texts_of(self, name: str | None) -> list[TextEntries]:
-        """Return the texts of a column, or of all."""
+    def named_texts(self, names: Container[str] | None) -> list[tuple[str, TextEntries]]:
+        """Return the texts of some columns, or of all, with their names."""
         found = []
-        for known, place in zip(self.plan.names, self.plan.places, strict=True):
-            if place.kind == kernels.TEXTS and (name is None or name == known):
+        for name, place in zip(self.plan.names, self.plan.places, strict=True):
+            if place.kind == kernels.TEXTS and (names is None or name in names):
                 bounds = np.frombuffer(self.buffers[place.offsets], np.int64)
                 data = frozen(np.frombuffer(self.buffers[place.values], np.uint8))
                 row = np.arange(len(bounds) - 1, dtype=np.int32)
@@ -130,7 +130,7 @@ class DenseColumns(NamedTuple):
                 if place.valid != kernels.NO_BUFFER:
                     row = row[np.frombuffer(self.buffers[place.valid], np.bool_)]
                     start, end = start[row], end[row]
-                found.append(TextEntries(row, start, end, data))
+                found.append((name, TextEntries(row, start, end, data)))
         return found
 
 

@@ -249,7 +249,7 @@ class _Special:
 
 def raw_of(flat: FlatBatch, names: NameTable) -> RawBatch:
     """Return the values of a batch by attribute; equal to what `decode_payload` gives."""
-    event, row = _rows(flat)
+    event, row = rows_of_flat(flat)
     key = flat.name[row].astype(np.int64) * 4 + flat.kind[row]
     order = np.argsort(key, kind="stable")
     event, row, key = event[order], row[order], key[order]
@@ -271,17 +271,7 @@ def _with_rows(found: AttributeEntries, kind: int, event: I4, flat: FlatBatch, r
     return found._replace(texts=TextEntries(event, flat.whole[row], flat.stop[row], flat.data))
 
 
-def texts_of_flat(flat: FlatBatch, number: int | None) -> TextEntries:
-    """Return the texts of the name of that number, or of all names, in the order of the events."""
-    event, row = _rows(flat)
-    wanted = flat.kind[row] == KIND_TEXT
-    if number is not None:
-        wanted &= flat.name[row] == number
-    event, row = event[wanted], row[wanted]
-    return TextEntries(event, flat.whole[row], flat.stop[row], flat.data)
-
-
-def _rows(flat: FlatBatch) -> tuple[I4, I8]:
+def rows_of_flat(flat: FlatBatch) -> tuple[I4, I8]:
     """Return event and row of every entry, in the order of the events."""
     count = flat.event_stop - flat.event_first
     event = np.repeat(np.arange(flat.event_count, dtype=np.int32), count)

@@ -1,26 +1,32 @@
-"""Bits: the predicates that are no interval of labels, evaluated outside the kernels.
+"""Bits: the predicates that are no interval of labels, evaluated outside the matching kernels.
 
-Text predicates (`contains`, `like`, `matches`, ...) are evaluated once per distinct value
-(`workers.text_cache`). Predicates on any attribute look at the texts of
-all attributes. A comparison of two attributes joins the entries of both on the event: it holds when some
-pair of values of one kind compares so; numbers compare by their keys, booleans for equality only.
+The needles of all text predicates of an attribute (`language.text_needles`) are searched in one pass over
+each text, and what is found is kept for the next time (`workers.text_search`). Predicates on any attribute
+look at the texts of all attributes. A comparison of two attributes joins the entries of both on the event: it
+holds when some pair of values of one kind compares so; numbers compare by their keys, booleans for equality
+only.
 
 A predicate's bit is set for an event when some value satisfies it; a negated literal reads the complement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.language.predicate import Predicate, PredicateKind
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch, TextEntries
-from pubsub_cluster.language.text_match import compile_text
 from pubsub_cluster.shm.code_space import I4, I8
+from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
-from pubsub_cluster.workers.text_cache import TextCache
+from pubsub_cluster.workers.inputs import kernel_input
+from pubsub_cluster.workers.kernels import bits as kernels
+from pubsub_cluster.workers.kernels._jit import Settled
+from pubsub_cluster.workers.text_search import TextRows, TextSearch
+
+_arrange_bits = Settled(kernels.arrange_bits)
 
 
 class TextBits:
@@ -34,14 +40,13 @@ class TextBits:
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self.bit_count = len(predicates)
-        self._groups: dict[str | None, TextCache] = {}
+        texts: list[tuple[int, Predicate]] = []
         self._comparisons: list[tuple[int, Predicate]] = []
         for bit, predicate in enumerate(predicates):
-            if predicate.kind == PredicateKind.COMPARE:
-                self._comparisons.append((bit, predicate))
-            else:
-                group = self._groups.setdefault(predicate.attribute, TextCache())
-                group.tests.append((bit, compile_text(predicate)))
+            (self._comparisons if predicate.kind == PredicateKind.COMPARE else texts).append((bit, predicate))
+        self._search = TextSearch(texts) if texts else None
+        self._seen = np.zeros(self.bit_count, np.int64)
+        self._stamp = 1
 
     def evaluate(self, raw: RawBatch) -> tuple[I8, I4]:
         """Return the set bits of every event.
@@ -50,35 +55,52 @@ class TextBits:
         -------
         bit_start : int64[n+1]
         bit : int32[]
-            Ascending and distinct within an event.
+            Distinct within an event, in no particular order.
         """
-        return self._evaluate(raw.event_count, lambda name: _texts_of_raw(raw, name), lambda: raw)
+        parts = []
+        if self._search is not None:
+            names = self._search.wanted_names
+            for name, entries in raw.attributes.items():
+                if entries.texts is not None and (names is None or name in names):
+                    parts.append(self._search.find(_rows_of(entries.texts, self._search.group_of(name))))
+        return self._arranged(raw.event_count, parts, raw)
 
     def evaluate_batch(self, batch: EventBatch) -> tuple[I8, I4]:
         """As `evaluate`; values by attribute are asked for only when attributes are compared."""
-        return self._evaluate(batch.event_count, batch.texts_of, lambda: batch.raw)
+        parts = []
+        if self._search is not None:
+            if batch.flat is not None:
+                parts.append(self._search.find_flat(batch.flat, batch.names))
+            else:
+                for name, texts in batch.named_texts(self._search.wanted_names):
+                    parts.append(self._search.find(_rows_of(texts, self._search.group_of(name))))
+        return self._arranged(batch.event_count, parts, batch.raw if self._comparisons else None)
 
-    def _evaluate(
-        self,
-        event_count: int,
-        texts_of: Callable[[str | None], Iterable[TextEntries]],
-        raw_of: Callable[[], RawBatch],
-    ) -> tuple[I8, I4]:
-        width = max(self.bit_count, 1)
-        parts = [np.zeros(0, np.int64)]
-        for name, cache in self._groups.items():
-            parts += [cache.keys_of(texts, width) for texts in texts_of(name)]
+    def _arranged(self, event_count: int, parts: list[tuple[I4, I4]], raw: RawBatch | None) -> tuple[I8, I4]:
         for bit, predicate in self._comparisons:
-            events = compared_events(raw_of(), predicate)
-            parts.append(events.astype(np.int64) * width + bit)
-        found = np.unique(np.concatenate(parts))
-        bit_start = np.searchsorted(found, np.arange(event_count + 1, dtype=np.int64) * width)
-        return bit_start.astype(np.int64), (found % width).astype(np.int32)
+            assert raw is not None
+            events = compared_events(raw, predicate)
+            parts.append((events, np.full(len(events), bit, np.int32)))
+        if len(parts) == 1:
+            event, value = parts[0]
+        else:
+            parts.append((np.zeros(0, np.int32), np.zeros(0, np.int32)))
+            event, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+        bit_start, bits = np.zeros(event_count + 1, np.int64), np.empty(len(value), np.int32)
+        pairs = (kernel_input(event, np.int32), kernel_input(value, np.int32))
+        kept = _arrange_bits(pairs, self._seen, self._stamp, bit_start, bits)
+        self._stamp += event_count
+        return bit_start, bits[:kept]
 
 
-def _texts_of_raw(raw: RawBatch, name: str | None) -> Iterable[TextEntries]:
-    columns = raw.attributes.values() if name is None else [raw.attributes.get(name)]
-    return [entries.texts for entries in columns if entries is not None and entries.texts is not None]
+def _rows_of(texts: TextEntries, group: int) -> TextRows:
+    return TextRows(
+        kernel_input(texts.event, np.int32),
+        frozen(np.full(len(texts.event), group, np.int32)),
+        kernel_input(texts.start, np.int64),
+        kernel_input(texts.end, np.int64),
+        kernel_input(texts.data, np.uint8),
+    )
 
 
 def compared_events(raw: RawBatch, predicate: Predicate) -> I4:

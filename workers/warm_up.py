@@ -8,6 +8,7 @@ import numpy as np
 
 from pubsub_cluster.language.batch import payload_from_columns
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.predicate import Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.raw_batch import (
     AttributeEntries,
     BooleanEntries,
@@ -22,7 +23,6 @@ from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.kernels import lookup
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
-from pubsub_cluster.workers.text_cache import TextCache
 
 _ONE_ATTRIBUTE: dict[str, Any] = {
     "number_start": np.zeros(2, np.int32),
@@ -51,12 +51,13 @@ def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
     encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
     raw = _one_event()
     encoder.encode(raw)
-    texts = raw.attributes["a"].texts
-    assert texts is not None
-    TextCache().keys_of(texts, 1)
+    TextBits([_ONE_NEEDLE]).evaluate(raw)
     return raw
 
 
+_ONE_NEEDLE = Predicate(
+    PredicateKind.TEXT, "a", constants=((ValueKind.TEXT, b"a"),), text_operator="contains", ignore_case=True
+)
 _DOCUMENTS = {"json": b'{"a":1}', "msgpack": b"\x81\xa1a\x01"}
 
 
