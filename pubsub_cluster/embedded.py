@@ -28,6 +28,8 @@ from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.visible import Visibility
 
 PRIVATE_ROWS_MAX = 1 << 20
+SAMPLED_BATCHES = 16
+"""Once the sample is full it takes events of one batch in so many."""
 
 
 class Engine:
@@ -59,6 +61,7 @@ class Engine:
         self._visibility = Visibility(self._reader)
         self._sample = EventSample()
         self._clock = Clock(injected_clock)
+        self._published = 0
         self.generation = 0
 
     def subscribe(
@@ -136,7 +139,9 @@ class Engine:
         result = self._matcher.match_batch(events, self.generation, counts)
         result = self._visibility.keep(result, counts, self._registry.version, now_us, events.refused)
         offsets, rows = result.event_offsets, result.rows
-        self._sample.add(events.raw)
+        self._published += 1
+        if not self._sample.is_full or self._published % SAMPLED_BATCHES == 0:
+            self._sample.add(events.raw)
         refused: dict[int, PubSubError] = {**events.refused, **payload.refused}
         return Matches(
             events.event_count,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matching_cases import raw_batch
 
-from pubsub_cluster.language.predicate import Predicate, PredicateKind
+from pubsub_cluster.language.raw_batch import AttributeEntries
 from pubsub_cluster.workers.text_bits import compared_events
 
 OPERATORS = {
@@ -45,6 +45,7 @@ def test_like_all_pairs(events: list[dict[str, tuple[Any, ...]]], name: str) -> 
             for y in event.get("b", ())
         )
     ]
-    predicate = Predicate(PredicateKind.COMPARE, "a", text_operator=name, other="b")
-    found = compared_events(raw_batch(events), predicate)
+    values = raw_batch(events).attributes
+    sides = [values.get(side, AttributeEntries()) for side in "ab"]
+    found = compared_events(sides[0], sides[1], name)
     assert sorted(set(found.tolist())) == expected

@@ -21,7 +21,6 @@ from pubsub_cluster.shm.code_space import F8, I4, I8, CodeSpaces
 from pubsub_cluster.tuner.predicates import Predicates
 from pubsub_cluster.tuner.statistics import LabelStatistics
 
-BIT_PROBABILITY = 0.1
 NEVER_IN = np.inf
 
 
@@ -58,11 +57,14 @@ class Ways(NamedTuple):
         return len(self.slot_probability) - 1
 
 
-def find_ways(spaces: CodeSpaces, predicates: Predicates, statistics: LabelStatistics) -> Ways:
-    """Work out the way in of every predicate."""
+def find_ways(
+    spaces: CodeSpaces, predicates: Predicates, statistics: LabelStatistics, bit_probability: F8
+) -> Ways:
+    """Work out the way in of every predicate; `bit_probability` is that of each bit."""
     attribute, lo, hi = predicates.attribute, predicates.lo, predicates.hi
     attribute_count, count = spaces.attribute_count, len(attribute)
     probability = _probabilities(spaces, predicates, statistics)
+    probability[predicates.point_count : predicates.slotted_count] = bit_probability
     is_bit = attribute < 0
     is_label = ~is_bit & (predicates.reference < 0) & (lo == hi)
     sets = np.flatnonzero(predicates.is_set)
@@ -119,7 +121,7 @@ def _probabilities(spaces: CodeSpaces, predicates: Predicates, statistics: Label
     is_except = (reference[has_set] & 1) == 1
     interval[has_set] = np.where(is_except, interval[has_set] - members, members)
     present = np.append(statistics.present, 1.0)[attribute]
-    probability: F8 = np.where(is_bit, BIT_PROBABILITY, np.clip(interval, 0.0, present))
+    probability: F8 = np.clip(interval, 0.0, present)
     return probability
 
 

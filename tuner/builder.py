@@ -27,6 +27,7 @@ from pubsub_cluster.shm.code_space import (
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
 from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.tuner.access import Ways, find_ways, program_access
+from pubsub_cluster.tuner.bits import bit_probabilities
 from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
 from pubsub_cluster.tuner.configuration import Configuration, check_configuration
@@ -99,7 +100,9 @@ def prepare(
     number[used] = own_number
     literal = np.repeat(2 * number, 2)
     literal[1::2] += 1
-    ways = find_ways(spaces, predicates, statistics)
+    bits = predicates.catalogue[predicates.point_count : predicates.slotted_count].tolist()
+    likely = bit_probabilities([catalogue.predicate(bit) for bit in bits], sample or EventSample())
+    ways = find_ways(spaces, predicates, statistics, likely)
     return Work(
         gathered.attribute_id,
         tests,

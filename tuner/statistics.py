@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -77,6 +77,11 @@ class EventSample:
         self._event_count_max = event_count_max
         self.event_count = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether old events make room for new ones from now on."""
+        return self.event_count + self._events_per_batch_max > self._event_count_max
+
     def add(self, raw: RawBatch) -> int:
         """Take events of a batch; return how many. The arrays are copied, never referred to."""
         if raw.event_count == 0:
@@ -88,6 +93,17 @@ class EventSample:
         self._batches.append(_pick_events(raw, picked))
         self.event_count += len(picked)
         return len(picked)
+
+    def texts(self, name: str | None) -> Iterator[bytes]:
+        """Give the texts of an attribute, or of all, in the sampled events."""
+        for raw in self._batches:
+            for entries in raw.attributes.values() if name is None else [raw.attributes.get(name)]:
+                if entries is not None and entries.texts is not None:
+                    data = entries.texts.data.data
+                    for start, end in zip(
+                        entries.texts.start.tolist(), entries.texts.end.tolist(), strict=True
+                    ):
+                        yield bytes(data[start:end])
 
     def statistics(self, spaces: CodeSpaces, attribute_names: Sequence[str]) -> LabelStatistics:
         """Return the probabilities of labels and presence against `spaces`."""

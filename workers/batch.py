@@ -15,10 +15,19 @@ from pubsub_cluster.language.errors import EventError
 from pubsub_cluster.language.events import event_reader
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.payload import Buffer
-from pubsub_cluster.language.raw_batch import RawBatch, TextEntries
+from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch, TextEntries
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.shm.code_space import I4, I8
 from pubsub_cluster.workers.dense import ColumnReader, DenseColumns
-from pubsub_cluster.workers.flat_batch import SCANNERS, EntryRoom, FlatBatch, raw_of, scan_rows
+from pubsub_cluster.workers.flat_batch import (
+    SCANNERS,
+    EntryRoom,
+    FlatBatch,
+    entries_of_flat,
+    raw_of,
+    rows_of_flat,
+    scan_rows,
+)
 from pubsub_cluster.workers.names import NameTable
 
 
@@ -62,6 +71,7 @@ class EventBatch:
         self.flat: FlatBatch | None = None
         self.dense: DenseColumns | None = None
         self._raw: RawBatch | None = None
+        self._rows: tuple[I4, I8] | None = None
         self._decode = (header, buffers, schema, limits)
         if header["format"] in SCANNERS:
             self.flat = scan_rows(header, buffers, event_reader(schema, limits), names, room)
@@ -90,6 +100,19 @@ class EventBatch:
                 raw_of(self.flat, self.names) if self.flat is not None else decode_payload(*self._decode)
             )
         return self._raw
+
+    def rows(self) -> tuple[I4, I8]:
+        """Return event and row of every entry of `flat`, in the order of the events."""
+        assert self.flat is not None
+        if self._rows is None:
+            self._rows = rows_of_flat(self.flat)
+        return self._rows
+
+    def entries_of(self, name: str) -> AttributeEntries:
+        """Return the values of one attribute."""
+        if self._raw is None and self.flat is not None:
+            return entries_of_flat(self.flat, self.rows(), int(self.names.numbers_of([name])[0]))
+        return self.raw.attributes.get(name, AttributeEntries())
 
     def named_texts(self, names: Container[str] | None) -> Iterable[tuple[str, TextEntries]]:
         """Return the texts of some attributes, or of all, with their names."""

@@ -271,6 +271,18 @@ def _with_rows(found: AttributeEntries, kind: int, event: I4, flat: FlatBatch, r
     return found._replace(texts=TextEntries(event, flat.whole[row], flat.stop[row], flat.data))
 
 
+def entries_of_flat(flat: FlatBatch, rows: tuple[I4, I8], number: int) -> AttributeEntries:
+    """Return the values of the name of that number; `rows` as `rows_of_flat` gives them."""
+    event, row = rows
+    picked = np.flatnonzero(flat.name[row] == number)
+    event, row = event[picked], row[picked]
+    found = AttributeEntries()
+    for kind in np.unique(flat.kind[row]).tolist():
+        mine = flat.kind[row] == kind
+        found = _with_rows(found, kind, event[mine], flat, row[mine])
+    return found
+
+
 def rows_of_flat(flat: FlatBatch) -> tuple[I4, I8]:
     """Return event and row of every entry, in the order of the events."""
     count = flat.event_stop - flat.event_first

@@ -11,7 +11,7 @@ A predicate's bit is set for an event when some value satisfies it; a negated li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -63,23 +63,27 @@ class TextBits:
             for name, entries in raw.attributes.items():
                 if entries.texts is not None and (names is None or name in names):
                     parts.append(self._search.find(_rows_of(entries.texts, self._search.group_of(name))))
-        return self._arranged(raw.event_count, parts, raw)
+        return self._arranged(
+            raw.event_count, parts, lambda name: raw.attributes.get(name, AttributeEntries())
+        )
 
     def evaluate_batch(self, batch: EventBatch) -> tuple[I8, I4]:
         """As `evaluate`; values by attribute are asked for only when attributes are compared."""
         parts = []
         if self._search is not None:
             if batch.flat is not None:
-                parts.append(self._search.find_flat(batch.flat, batch.names))
+                parts.append(self._search.find_flat(batch.flat, batch.rows(), batch.names))
             else:
                 for name, texts in batch.named_texts(self._search.wanted_names):
                     parts.append(self._search.find(_rows_of(texts, self._search.group_of(name))))
-        return self._arranged(batch.event_count, parts, batch.raw if self._comparisons else None)
+        return self._arranged(batch.event_count, parts, batch.entries_of)
 
-    def _arranged(self, event_count: int, parts: list[tuple[I4, I4]], raw: RawBatch | None) -> tuple[I8, I4]:
+    def _arranged(
+        self, event_count: int, parts: list[tuple[I4, I4]], entries_of: Callable[[str], AttributeEntries]
+    ) -> tuple[I8, I4]:
         for bit, predicate in self._comparisons:
-            assert raw is not None
-            events = compared_events(raw, predicate)
+            left, right = entries_of(str(predicate.attribute)), entries_of(str(predicate.other))
+            events = compared_events(left, right, predicate.text_operator)
             parts.append((events, np.full(len(events), bit, np.int32)))
         if len(parts) == 1:
             event, value = parts[0]
@@ -103,16 +107,13 @@ def _rows_of(texts: TextEntries, group: int) -> TextRows:
     )
 
 
-def compared_events(raw: RawBatch, predicate: Predicate) -> I4:
+def compared_events(left: AttributeEntries, right: AttributeEntries, operator: str) -> I4:
     """Return the events for which a COMPARE predicate holds; an event may occur several times.
 
-    Some value of the one attribute must compare with some of the other, within a kind. That needs no look at
+    Some value of `left` must compare with some value of `right`, within a kind. That needs no look at
     all pairs: order is decided by the least and the greatest value of each event, equality by an
     intersection, and ``!=`` fails only where both sides have one and the same value.
     """
-    left = raw.attributes.get(str(predicate.attribute), AttributeEntries())
-    right = raw.attributes.get(str(predicate.other), AttributeEntries())
-    operator = predicate.text_operator
     parts = [np.zeros(0, np.int32)]
     if left.numbers is not None and right.numbers is not None:
         x, y = left.numbers, right.numbers

@@ -19,7 +19,7 @@ from pubsub_cluster.language.text_match import TextTest, compile_text
 from pubsub_cluster.language.text_needles import needles_of
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import frozen
-from pubsub_cluster.workers.flat_batch import FlatBatch, rows_of_flat
+from pubsub_cluster.workers.flat_batch import FlatBatch
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import bits as kernels
 from pubsub_cluster.workers.kernels._jit import OK, Settled
@@ -185,10 +185,10 @@ class TextSearch:
         """Return the group of an attribute, -1 if no predicate names it."""
         return self._group_of.get(name, kernels.NO_GROUP)
 
-    def find_flat(self, flat: FlatBatch, names: NameTable) -> tuple[I4, I4]:
-        """Return the bits of the texts of a batch of rows; as `find`."""
+    def find_flat(self, flat: FlatBatch, rows: tuple[I4, I8], names: NameTable) -> tuple[I4, I4]:
+        """Return the bits of the texts of a batch of rows (`flat_batch.rows_of_flat`); as `find`."""
         group_of = self._groups_by_number(names)
-        event, row = rows_of_flat(flat)
+        event, row = rows
         group = group_of[flat.name[row]]
         wanted = flat.kind[row] == KIND_TEXT
         if not self.looks_at_all:
