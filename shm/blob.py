@@ -91,6 +91,9 @@ the last are those of the table before."""
 
 NO_POSITION = -1
 
+PROGRAM_HOLDS, PROGRAM_FAILS = -1, -2
+"""Where a step of a program leads when that is no other step."""
+
 MANY_KEYS, MANY_CLAUSES = 1, 2
 """Of `row_many`: one clause under several keys, of which an event with one value per attribute has one at
 most; several clauses, any of which may lead to the row."""

@@ -243,7 +243,7 @@ _LAYOUT = _columns(
     ("cluster_blob", "i4", "blob_words", "", "sections, see shm.blob"),
     ("partition_cost", "f8", "partitions", "ns per event", "expected"),
     ("program_start", "i4", "programs + 1", "program code", ""),
-    ("program_code", "i4", "codes", "", "as in the catalogue, over the layout's predicates"),
+    ("program_code", "i4", "codes", "", "steps: literal, next step if it holds, if not; -1 holds, -2 fails"),
     ("program_row", "i4", "programs", "row", ""),
 )
 

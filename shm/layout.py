@@ -30,7 +30,6 @@ LAYOUT_INFO = (
     "generation",
     "version",
     "cluster_entries_max",
-    "program_size_max",
     "flag_count",
     "has_fronts",
     *CatalogueCounts._fields,
@@ -106,11 +105,6 @@ class LayoutView(NamedTuple):
         return self._info("cluster_entries_max")
 
     @property
-    def program_size_max(self) -> int:
-        """Codes of the longest program."""
-        return self._info("program_size_max")
-
-    @property
     def flag_count(self) -> int:
         """Predicates with a flag: points, bits and chosen tests."""
         return self._info("flag_count")
@@ -161,13 +155,12 @@ def layout_info(
     version: int,
     counts: CatalogueCounts,
     cluster_entries_max: int,
-    program_size_max: int,
     flag_count: int,
     has_fronts: bool = False,
 ) -> I8:
     """Return the column `info`."""
     info = np.zeros(INFO_SIZE, np.int64)
-    values = (generation, version, cluster_entries_max, program_size_max, flag_count, has_fronts, *counts)
+    values = (generation, version, cluster_entries_max, flag_count, has_fronts, *counts)
     info[: len(values)] = values
     return info
 
@@ -178,7 +171,7 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
     none1, none4 = np.zeros(0, np.uint8), np.zeros(0, np.int32)
     none8, none_f = np.zeros(0, np.int64), np.zeros(0, np.float64)
     columns = LayoutView(
-        info=layout_info(generation, 0, CatalogueCounts(*([0] * len(CatalogueCounts._fields))), 0, 0, 0),
+        info=layout_info(generation, 0, CatalogueCounts(*([0] * len(CatalogueCounts._fields))), 0, 0),
         attribute_catalogue=none4,
         number_start=start4,
         number_whole=none8,

@@ -35,6 +35,7 @@ from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dealing import deal_clauses, price_literals
 from pubsub_cluster.tuner.packing import TablePacker, residual_order, slot_entries
 from pubsub_cluster.tuner.predicates import Predicates, number_predicates
+from pubsub_cluster.tuner.programs import step_programs
 from pubsub_cluster.tuner.source import (
     Clauses,
     Source,
@@ -168,6 +169,9 @@ def build_layout(
     check_configuration(configuration, np.diff(spaces.label_start))
     indexed = _index(work, configuration, partition_count)
     bits = predicates.catalogue[predicates.point_count : predicates.slotted_count]
+    program_start, program_code = step_programs(
+        work.program_code, source.program_start, work.ways.probability
+    )
     return freeze_layout(
         LayoutArrays(
             info=layout_info(
@@ -175,7 +179,6 @@ def build_layout(
                 version,
                 counts,
                 indexed.entry_count_max,
-                int(np.diff(source.program_start).max(initial=0)),
                 predicates.flag_count,
                 indexed.has_fronts,
             ),
@@ -193,8 +196,8 @@ def build_layout(
             flag_base=predicates.flag_lists.base,
             flag_start=predicates.flag_lists.start,
             flag_test=predicates.flag_lists.test,
-            program_start=source.program_start.astype(np.int32),
-            program_code=work.program_code,
+            program_start=program_start,
+            program_code=program_code,
             program_row=source.program_row.astype(np.int32),
             **indexed.columns,
         )

@@ -142,7 +142,6 @@ def match_scratch(layout: LayoutView) -> Scratch:
         fronts=fronts_for(attribute_count, layout.cluster_entries_max),
         row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
         program_stamp=np.zeros(len(layout.program_row), np.int64),
-        stack=np.zeros(layout.program_size_max, np.uint8),
     )
 
 

@@ -51,13 +51,15 @@ def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
     encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
     raw = _one_event()
     encoder.encode(raw)
-    TextBits([_ONE_NEEDLE]).evaluate(raw)
+    TextBits(_TEXT_PREDICATES).evaluate(raw)
     return raw
 
 
-_ONE_NEEDLE = Predicate(
-    PredicateKind.TEXT, "a", constants=((ValueKind.TEXT, b"a"),), text_operator="contains", ignore_case=True
-)
+# The second one is tested on every text.
+_TEXT_PREDICATES = [
+    Predicate(PredicateKind.TEXT, "a", constants=((ValueKind.TEXT, pattern),), text_operator=operator)
+    for operator, pattern in (("contains", b"a"), ("matches", b"."))
+]
 _DOCUMENTS = {"json": b'{"a":1}', "msgpack": b"\x81\xa1a\x01"}
 
 

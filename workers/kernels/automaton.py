@@ -278,10 +278,11 @@ def search_text(text: Any, machine: Any, machines: Any, folding: Any, stamps: An
         for _ in range(size):
             byte = chunk & 0xFF
             chunk >>= 8
-            target = next_state(edge, table, state, byte)
-            while target == NO_STATE and state != root:
-                state = np.int64(failure[2 * state])
+            while True:
                 target = next_state(edge, table, state, byte)
+                if target != NO_STATE or state == root:
+                    break
+                state = np.int64(failure[2 * state])
             state = root if target == NO_STATE else target
             needle = failure[2 * state + 1]
             while needle != NO_NEEDLE and told[needle] != stamp:

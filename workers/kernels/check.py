@@ -25,6 +25,7 @@ from pubsub_cluster.shm.blob import (
     HEAD_RUNS,
     INTERVAL_MASK,
     INTERVAL_SHIFT,
+    PROGRAM_HOLDS,
     TEST_MASK,
     TEST_SHIFT,
     UNIFORM_MASK,
@@ -311,25 +312,14 @@ def check_flags(start: Any, blob: Any, flag: Any, survivor: Any) -> Any:
 
 
 @routine
-def program_holds(program: Any, programs: Any, given: Any, stack: Any) -> Any:
-    """Evaluate a Boolean program: a literal pushes, -2n is the AND of n values, -2n - 1 their OR."""
+def program_holds(program: Any, programs: Any, given: Any) -> Any:
+    """Run a Boolean program: its literals say step by step where to go on (`tuner.programs`)."""
     tests, facts, entry_label = given
-    depth = 0
-    for at in range(programs.program_start[program], programs.program_start[program + 1]):
-        code = programs.program_code[at]
-        if code >= 0:
-            stack[depth] = 1 if literal_holds(code, tests, facts, entry_label) else 0
-            depth += 1
-            continue
-        conjunction = (code & 1) == 0
-        operand_count = (-code) >> 1
-        result = 1 if conjunction else 0
-        for operand in range(depth - operand_count, depth):
-            if conjunction:
-                result &= stack[operand]
-            else:
-                result |= stack[operand]
-        depth -= operand_count
-        stack[depth] = result
-        depth += 1
-    return stack[0] != 0
+    first = np.int64(programs.program_start[program])
+    at = first
+    while True:
+        holds = literal_holds(programs.program_code[at], tests, facts, entry_label)
+        following = np.int64(programs.program_code[at + 1 if holds else at + 2])
+        if following < 0:
+            return following == PROGRAM_HOLDS
+        at = first + 3 * following

@@ -100,7 +100,7 @@ def check_places(
     out_row, count, stamp = out
     parts, digits, probes = probing
     blob, survivor, facts = blobs.word, kept.survivor, given[1]
-    all_once = telling[5] > MANY_CLAUSES and telling[2].program_row.shape[0] == 0
+    all_once = telling[4] > MANY_CLAUSES and telling[2].program_row.shape[0] == 0
     late = np.int64(0)
     for number in range(pending):
         start = places.blob_at[Index(number)]
@@ -253,7 +253,7 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     raising = *known_flags, raised, cursor, scratch.flag_pair, fronted
     asking = ask, not tables.has_fronts
     checking = scratch.kept, scratch.fronts, ask and tables.has_fronts
-    stamped = tables.row_many, scratch.row_stamp, tables.programs, scratch.program_stamp, scratch.stack
+    stamped = tables.row_many, scratch.row_stamp, tables.programs, scratch.program_stamp
     count = np.int64(out_start[first_event])
     event, ahead, stop = np.int64(first_event), np.int64(-1), np.int64(events.entry_start.shape[0] - 1)
     probe_counts = np.int64(0), np.int64(0)

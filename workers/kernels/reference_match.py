@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.shm import blob as form
-from pubsub_cluster.shm.blob import TABLE_DIRECT, mix_key, partition_of
+from pubsub_cluster.shm.blob import PROGRAM_HOLDS, TABLE_DIRECT, mix_key, partition_of
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW
-from pubsub_cluster.workers.kernels.reference import evaluate
 
 
 def label_passes(label: Any, test: Any, at: Any, set_start: Any, set_label: Any) -> Any:
@@ -161,10 +160,12 @@ def _rows_at(
                 continue
             if target < 0:
                 first, stop = tables.programs.program_start[~target : ~target + 2].tolist()
-                code = tables.programs.program_code[first:stop].tolist()
-                used = {literal >> 1 for literal in code if literal >= 0}
-                truth = {p: int(_literal_holds(2 * p, tables, labels, bits)) for p in used}
-                if not evaluate(code, truth, 1):
+                steps = tables.programs.program_code[first:stop].reshape(-1, 3).tolist()
+                step = 0
+                while step >= 0:
+                    literal, if_true, if_false = steps[step]
+                    step = if_true if _literal_holds(literal, tables, labels, bits) else if_false
+                if step != PROGRAM_HOLDS:
                     continue
             found.append(target)
     return found

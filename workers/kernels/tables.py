@@ -114,7 +114,7 @@ class Programs(NamedTuple):
     """Rows that are more than a conjunction."""
 
     program_start: Any  # int32[G+1]
-    program_code: Any  # int32[]
+    program_code: Any  # int32[], steps
     program_row: Any  # int32[G]
 
 
@@ -232,4 +232,3 @@ class Scratch(NamedTuple):
     fronts: Any  # Fronts
     row_stamp: Any  # int64[R]
     program_stamp: Any  # int64[G]
-    stack: Any  # uint8[longest program]

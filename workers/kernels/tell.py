@@ -31,7 +31,7 @@ def tell_rows(
 ) -> Any:
     """Append the rows of `found` survivors to `out` = (row int32[], count so far).
 
-    `telling` are `row_many`, `row_stamp`, Programs, `program_stamp`, `stack`, and from which `row_many` on a
+    `telling` are `row_many`, `row_stamp`, Programs, `program_stamp`, and from which `row_many` on a
     row is told once.
 
     Returns
@@ -41,7 +41,7 @@ def tell_rows(
         written).
     """
     out_row, count = out
-    row_many, row_stamp, programs, program_stamp, stack, once_from = telling
+    row_many, row_stamp, programs, program_stamp, once_from = telling
     for at in range(found):
         row = blob[Index(targets + survivor[Index(at)])]
         if row < 0:
@@ -49,7 +49,7 @@ def tell_rows(
             if program_stamp[program] == stamp:
                 continue
             program_stamp[program] = stamp
-            if not program_holds(program, programs, given, stack):
+            if not program_holds(program, programs, given):
                 continue
             row = programs.program_row[program]
         elif once_from <= MANY_CLAUSES and row_many[Index(row)] >= once_from:
