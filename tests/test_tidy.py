@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("language", "shm", "workers", "tuner", "coordinator", "client", "cli", "benchmarks")
+FOLDERS = ("language", "shm", "workers", "tuner", "coordinator", "client", "sigma_rules", "cli", "benchmarks")
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 KERNEL_LINES_MAX = 100
@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "tuner": {"language", "shm"},
     "coordinator": {"language", "shm", "workers.messages", "tuner.messages"},
     "client": {"language"},
+    "sigma_rules": {"language"},
     "cli": set(FOLDERS) | {"pubsub_cluster"},
     "benchmarks": set(FOLDERS) | {"pubsub_cluster"},
 }
@@ -49,6 +50,8 @@ CONFINED = {
     "matplotlib": ("cli/", "benchmarks/"),
     "duckdb": ("benchmarks/",),
     "re2": ("language/",),
+    "sigma": ("sigma_rules/",),
+    "yaml": ("sigma_rules/",),
     "pickle": (),
     "marshal": (),
     "cloudpickle": (),
