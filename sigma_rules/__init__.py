@@ -23,7 +23,7 @@ a rule's ``true``, ``false``   ``= "true" IGNORE CASE``: the normalised value is
 null, empty list, missing      left out of the normalised event; ``field: null`` is ``NOT EXISTS``
 ``lt lte gt gte``              the number, or a regular expression of all decimal texts in that range
 ``fieldref``                   the comparison of two attributes, with `ignore_case`
-keywords                       ``ANY ATTRIBUTE CONTAINS`` (an alias adds a name, and no text that was not there)
+keywords                       ``ANY ATTRIBUTE CONTAINS`` (an alias adds a name, and no new text)
 aliases                        a field that the event lacks is added, with the values of its alias
 =============================  ==============================================================================
 """

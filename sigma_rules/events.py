@@ -5,8 +5,8 @@ What it promises, and what any faster reader has to promise too:
 1. Nested objects are flattened with a dot, arrays become several values; null and empty lists are left out.
 2. Every value is there as its text: a text itself, an integer in decimal (of any size), a boolean as ``true``
    or ``false``. A float is two values: itself, and its text as Python prints it.
-3. A missing field that has an alias is added with the values of the field that it names, if the event has that
-   one and meets the condition. Aliases are looked up in the event as it came, never in one another.
+3. A missing field that has an alias is added with the values of the field that it names, if the event has
+   that one and meets the condition. Aliases are looked up in the event as it came, never in one another.
 4. One value is a scalar, several are a list; the order of fields is the event's, aliases last.
 """
 

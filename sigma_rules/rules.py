@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pubsub_cluster.language.expression import Expression
+from pubsub_cluster.language.errors import ExpressionError, PubSubError
+from pubsub_cluster.language.expression import And, Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
-from pubsub_cluster.sigma_rules.logsources import LogSource, LogSources
+from pubsub_cluster.language.normalise import normalise
+from pubsub_cluster.language.wellformed import check_tree
+from pubsub_cluster.sigma_rules.documents import Document, read_documents
+from pubsub_cluster.sigma_rules.logsources import LogSource, LogSources, default_logsources
+
+if TYPE_CHECKING:
+    from sigma.rule import SigmaRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +118,112 @@ def load_rules(
     OSError
         A path does not exist or cannot be read.
     """
-    raise NotImplementedError
+    table = default_logsources() if logsources is None else logsources
+    reading = _Reading(table, limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # `re` on `[[` within a class, which is meant as it is
+        for document in read_documents(paths):
+            reading.take(document)
+    return RuleSet(tuple(reading.rules), tuple(reading.refused), tuple(reading.not_applicable))
+
+
+class _Reading:
+    """One reading of rules: what has become of the documents so far."""
+
+    def __init__(self, logsources: LogSources, limits: Limits) -> None:
+        self.logsources = logsources
+        self.limits = limits
+        self.rules: list[Rule] = []
+        self.refused: list[Unloaded] = []
+        self.not_applicable: list[Unloaded] = []
+        self.where_of_id: dict[str, str] = {}
+
+    def take(self, document: Document) -> None:
+        """Put a document into one of the three lists."""
+        from sigma.exceptions import SigmaError
+
+        body = document.body
+        if not isinstance(body, dict):
+            self.refuse(document, document.problem or "the document is not a map, so it is no rule")
+            return
+        try:
+            self.take_rule(document, body)
+        except PubSubError as error:
+            self.refuse(document, str(error))
+        except SigmaError as error:
+            self.refuse(document, f"the parser refuses it: {error}")
+        except RecursionError:
+            self.refuse(document, "it is nested too deeply for the parser")
+        except Exception as error:  # whatever the parser trips over costs this document alone
+            self.refuse(document, f"the parser fails on it: {type(error).__name__}: {error}")
+
+    def take_rule(self, document: Document, body: dict[str, Any]) -> None:
+        """Read a rule whole, or raise."""
+        from sigma.rule import SigmaRule
+
+        from pubsub_cluster.sigma_rules.expressions import PARSER_POLICY, detection_expression
+
+        for kind, what in _NO_RULES.items():
+            if kind in body:
+                raise ExpressionError(what, seen=kind)
+        parsed = SigmaRule.from_dict(body, policy=PARSER_POLICY)
+        expression = detection_expression(parsed)
+        rule = _rule(parsed, document.where, expression)
+        is_meant = self.logsources.expression_of(rule.logsource)
+        if is_meant is not None:
+            tests = [is_meant, expression]
+            flat = [part for test in tests for part in (test.children if type(test) is And else [test])]
+            rule = _rule(parsed, document.where, flat[0] if len(flat) == 1 else And(tuple(flat)))
+        check_tree(rule.expression, self.limits)
+        normalise(rule.expression, limits=self.limits)  # compiles every pattern
+        other = self.where_of_id.setdefault(rule.id, rule.where)
+        if other != rule.where:
+            raise ExpressionError("another rule has this id", seen=rule.id, remedy=f"It is in {other}.")
+        if is_meant is None:
+            reason = f"no mapping names its log source: {rule.logsource}"
+            self.not_applicable.append(Unloaded(rule.where, rule.id, rule.title, rule.logsource, reason))
+        else:
+            self.rules.append(rule)
+
+    def refuse(self, document: Document, reason: str) -> None:
+        """List a document with what can be read of it."""
+        body = document.body if isinstance(document.body, dict) else {}
+        said = body.get("logsource")
+        texts = (
+            [
+                value if isinstance(value := said.get(name), str) else None
+                for name in ("product", "category", "service")
+            ]
+            if isinstance(said, dict)
+            else []
+        )
+        self.refused.append(
+            Unloaded(
+                document.where,
+                str(body.get("id") or ""),
+                str(body.get("title") or ""),
+                LogSource(*texts),
+                " ".join(reason.split()),
+            )
+        )
+
+
+_NO_RULES = {
+    "correlation": "it relates several events, and a subscription sees one event at a time",
+    "filter": "it is a filter for other rules, which are read without it",
+    "action": "it is a part of a rule collection in the old form",
+}
+
+
+def _rule(parsed: SigmaRule, where: str, expression: Expression) -> Rule:
+    source = parsed.logsource
+    return Rule(
+        id=where if parsed.id is None else str(parsed.id).lower(),
+        title=parsed.title,
+        level="" if parsed.level is None else parsed.level.name.lower(),
+        status="" if parsed.status is None else parsed.status.name.lower(),
+        tags=tuple(str(tag) for tag in parsed.tags),
+        logsource=LogSource(source.product, source.category, source.service),
+        expression=expression,
+        where=where,
+    )
