@@ -75,7 +75,13 @@ def canonical_literal(atom: Atom, schema: Schema) -> Literal | None:
     if atom.other is not None:
         _check_comparable(atom, attribute, schema.resolve(atom.other))
         return Literal(
-            Predicate(PredicateKind.COMPARE, name, text_operator=atom.operator.value, other=atom.other)
+            Predicate(
+                PredicateKind.COMPARE,
+                name,
+                text_operator=atom.operator.value,
+                ignore_case=atom.ignore_case,
+                other=atom.other,
+            )
         )
     if atom.operator in TEXT_OPERATORS or atom.ignore_case:
         if attribute is not None and attribute.domain is not DomainKind.STRING:

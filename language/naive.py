@@ -219,15 +219,15 @@ def _under_test(atom: Atom, declared: Attribute | None) -> ValueTest:
 
 
 def _comparison_of_attributes(atom: Atom, left_name: str, right_name: str, schema: Schema) -> Test:
-    left, right = schema.resolve(left_name), schema.resolve(right_name)
-    _check_comparable(atom, left, right)
+    _check_comparable(atom, schema.resolve(left_name), schema.resolve(right_name))
     compare, is_ordered = _COMPARE[atom.operator], atom.operator in _ORDERED
+    prepare: Callable[[str], str] = fold if atom.ignore_case else str
 
     def pair_holds(one: Value, other: Value) -> bool:
         kind = _KIND_OF[type(one)]
         if kind != _KIND_OF[type(other)] or (is_ordered and kind == "boolean"):
             return False
-        return compare(one, other)
+        return compare(prepare(one), prepare(other)) if kind == "text" else compare(one, other)
 
     return lambda values: any(
         pair_holds(one, other) for one in values.get(left_name, ()) for other in values.get(right_name, ())

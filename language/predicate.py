@@ -58,7 +58,7 @@ class Predicate(NamedTuple):
         For TEXT one of ``= != in "not in" prefix suffix contains like matches in_network`` (the first four
         only with `ignore_case`); for COMPARE one of ``= != < <= > >=``; else empty.
     ignore_case : bool
-        For TEXT.
+        For TEXT, and for COMPARE by ``=`` and ``!=``: texts are folded.
     other : str or None
         For COMPARE.
     """

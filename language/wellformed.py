@@ -174,8 +174,8 @@ def _check_comparison_of_attributes(atom: Atom, limits: Limits) -> None:
         raise ExpressionError(f"`{atom.operator}` cannot compare two attributes", limit=sorted(COMPARISONS))
     if (atom.value, atom.lo, atom.hi) != (None, None, None):
         raise ExpressionError("a comparison of two attributes takes no constant", seen=atom.value)
-    if atom.ignore_case:
-        raise ExpressionError("a comparison of two attributes cannot ignore case")
+    if atom.ignore_case and atom.operator not in IGNORE_CASE_OPERATORS:
+        raise ExpressionError(f"`{atom.operator}` of two attributes cannot ignore case", limit=["=", "!="])
     check_name(atom.other, limits=limits)
 
 

@@ -134,7 +134,8 @@ def atoms(draw: st.DrawFn, schema: Schema | None = None) -> Atom:
     operator = draw(st.sampled_from(_operators(attribute)))
     if operator in COMPARISONS and draw(st.integers(0, 5)) == 0:
         others = [other for other in NAMES if _is_comparable(attribute, schema.get(other))]
-        return Atom(name, operator, other=draw(st.sampled_from(others)))
+        folded = operator in IGNORE_CASE_OPERATORS and draw(st.booleans())
+        return Atom(name, operator, ignore_case=folded, other=draw(st.sampled_from(others)))
     takes_text = attribute is None or attribute.domain is DomainKind.STRING
     ignore_case = takes_text and operator in IGNORE_CASE_OPERATORS and draw(st.booleans())
     if operator in TEXT_OPERATORS:

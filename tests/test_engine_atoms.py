@@ -54,6 +54,8 @@ def atoms(rng: random.Random) -> Iterator[Atom]:
                 continue
             yield Atom(name(), operator, value)
         yield Atom("a", operator, other="b")
+        if operator in IGNORE_CASE_OPERATORS:
+            yield Atom("a", operator, ignore_case=True, other="b")
     for _ in range(60):
         kind = rng.choice((NUMBERS, TEXTS))
         lo_open, hi_open = rng.random() < 0.5, rng.random() < 0.5

@@ -143,7 +143,7 @@ def test_reading(obj: Any, expected: Expression) -> None:
         (atom({"$attr": None}), "needs the name"),
         (atom({"$attr": "b"}, "in"), "cannot compare two attributes"),
         (atom({"$attr": "b"}, "prefix"), "cannot compare two attributes"),
-        ({**atom({"$attr": "b"}), "ignore_case": True}, "cannot ignore case"),
+        ({**atom({"$attr": "b"}, "<"), "ignore_case": True}, "cannot ignore case"),
         ({**atom(5), "ignore_case": True}, "only strings"),
         ({**atom(["x", 5], "in"), "ignore_case": True}, "only strings"),
         ({**atom("x", "<"), "ignore_case": True}, "cannot ignore case"),

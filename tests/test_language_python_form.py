@@ -116,7 +116,6 @@ def test_attributes_find_no_keys() -> None:
         lambda: a.prefix(5),
         lambda: a.between(1, None),
         lambda: a.equals(5, ignore_case=True),
-        lambda: a.equals(b, ignore_case=True),
         lambda: a.is_in([b]),
         lambda: a == datetime(2013, 1, 1),
         lambda: attr("") == 1,

@@ -158,7 +158,7 @@ def test_writing_is_readable() -> None:
         ("'a' = 1", 0, "name of an attribute"),
         ("a PREFIX 5", 0, "takes a string"),
         ("b = 1 AND a < TRUE", 10, "no order"),
-        ("a = b IGNORE CASE", 0, "cannot ignore case"),
+        ("a < b IGNORE CASE", 0, "cannot ignore case"),
         ("a = 5 IGNORE CASE", 0, "only strings"),
         ("ANY ATTRIBUTE = 5", 0, "needs the name"),
         ("`` = 1", 0, "empty"),

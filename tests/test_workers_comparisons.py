@@ -21,7 +21,25 @@ OPERATORS = {
     ">=": operator.ge,
 }
 VALUES = st.sampled_from(
-    [0, 1, 2, 2**53, 2**53 + 1, 0.5, 2.0**53, float("inf"), float("-inf"), "", "a", "b", "é", True, False]
+    [
+        0,
+        1,
+        2,
+        2**53,
+        2**53 + 1,
+        0.5,
+        2.0**53,
+        float("inf"),
+        float("-inf"),
+        "",
+        "a",
+        "A",
+        "b",
+        "é",
+        "É",
+        True,
+        False,
+    ]
 )
 
 
@@ -34,18 +52,26 @@ def kind(value: Any) -> type:
         st.dictionaries(st.sampled_from(["a", "b", "c"]), st.lists(VALUES, min_size=1, max_size=4).map(tuple))
     ),
     st.sampled_from(sorted(OPERATORS)),
+    st.booleans(),
 )
-def test_like_all_pairs(events: list[dict[str, tuple[Any, ...]]], name: str) -> None:
+def test_like_all_pairs(events: list[dict[str, tuple[Any, ...]]], name: str, folded: bool) -> None:
+    folded = folded and name in ("=", "!=")
+
+    def prepared(value: Any) -> Any:
+        return value.lower() if folded and isinstance(value, str) else value
+
     expected = [
         idx
         for idx, event in enumerate(events)
         if any(
-            kind(x) is kind(y) and (kind(x) is not bool or name in ("=", "!=")) and OPERATORS[name](x, y)
+            kind(x) is kind(y)
+            and (kind(x) is not bool or name in ("=", "!="))
+            and OPERATORS[name](prepared(x), prepared(y))
             for x in event.get("a", ())
             for y in event.get("b", ())
         )
     ]
     values = raw_batch(events).attributes
     sides = [values.get(side, AttributeEntries()) for side in "ab"]
-    found = compared_events(sides[0], sides[1], name)
+    found = compared_events(sides[0], sides[1], name, folded)
     assert sorted(set(found.tolist())) == expected

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from pubsub_cluster.language.predicate import Predicate, PredicateKind
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch, TextEntries
+from pubsub_cluster.language.values import fold
 from pubsub_cluster.shm.code_space import I4, I8
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
@@ -83,7 +84,7 @@ class TextBits:
     ) -> tuple[I8, I4]:
         for bit, predicate in self._comparisons:
             left, right = entries_of(str(predicate.attribute)), entries_of(str(predicate.other))
-            events = compared_events(left, right, predicate.text_operator)
+            events = compared_events(left, right, predicate.text_operator, predicate.ignore_case)
             parts.append((events, np.full(len(events), bit, np.int32)))
         if len(parts) == 1:
             event, value = parts[0]
@@ -107,7 +108,9 @@ def _rows_of(texts: TextEntries, group: int) -> TextRows:
     )
 
 
-def compared_events(left: AttributeEntries, right: AttributeEntries, operator: str) -> I4:
+def compared_events(
+    left: AttributeEntries, right: AttributeEntries, operator: str, ignore_case: bool = False
+) -> I4:
     """Return the events for which a COMPARE predicate holds; an event may occur several times.
 
     Some value of `left` must compare with some value of `right`, within a kind. That needs no look at
@@ -125,6 +128,8 @@ def compared_events(left: AttributeEntries, right: AttributeEntries, operator: s
         parts.append(_compared(one.event, two.event, rank, operator))
     if left.texts is not None and right.texts is not None:
         values = [_text(texts, row) for texts in (left.texts, right.texts) for row in range(len(texts.event))]
+        if ignore_case:
+            values = [fold(text.decode()).encode() for text in values]
         number = {text: rank for rank, text in enumerate(sorted(set(values)))}
         rank = np.array([number[text] for text in values], np.int64)
         parts.append(_compared(left.texts.event, right.texts.event, rank, operator))
