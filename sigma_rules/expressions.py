@@ -106,7 +106,8 @@ def _node(item: Any) -> Expression:
     if isinstance(item, ConditionOR):
         return _joined(Or, [_node(child) for child in item.args])
     if isinstance(item, ConditionNOT):
-        return Not(_node(item.args[0]))
+        child = _node(item.args[0])
+        return child.child if isinstance(child, Not) else Not(child)
     if isinstance(item, ConditionFieldEqualsValueExpression):
         return _value_test(item.field, item.value)
     if isinstance(item, ConditionValueExpression):
