@@ -227,7 +227,7 @@ def _comparison_of_attributes(atom: Atom, left_name: str, right_name: str, schem
         kind = _KIND_OF[type(one)]
         if kind != _KIND_OF[type(other)] or (is_ordered and kind == "boolean"):
             return False
-        return compare(prepare(one), prepare(other)) if kind == "text" else compare(one, other)
+        return compare(prepare(str(one)), prepare(str(other))) if kind == "text" else compare(one, other)
 
     return lambda values: any(
         pair_holds(one, other) for one in values.get(left_name, ()) for other in values.get(right_name, ())

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pubsub_cluster.language.errors import ExpressionError, PubSubError
 from pubsub_cluster.language.expression import And, Expression
@@ -15,9 +15,6 @@ from pubsub_cluster.language.normalise import normalise
 from pubsub_cluster.language.wellformed import check_tree
 from pubsub_cluster.sigma_rules.documents import Document, read_documents
 from pubsub_cluster.sigma_rules.logsources import LogSource, LogSources, default_logsources
-
-if TYPE_CHECKING:
-    from sigma.rule import SigmaRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,10 @@ class Rule:
         Over normalised events (`pubsub_cluster.sigma_rules`), its log source included.
     where : str
         File, and member within an archive.
+    predicate_count : int
+        Distinct predicates: what matching the rule costs at most, per event of its log source.
+    clause_count : int or None
+        Clauses of the normal form; None where they would be many, so that it is a Boolean program.
     """
 
     id: str
@@ -50,6 +51,8 @@ class Rule:
     logsource: LogSource
     expression: Expression
     where: str
+    predicate_count: int
+    clause_count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,23 +170,34 @@ class _Reading:
             if kind in body:
                 raise ExpressionError(what, seen=kind)
         parsed = SigmaRule.from_dict(body, policy=PARSER_POLICY)
-        expression = detection_expression(parsed)
-        rule = _rule(parsed, document.where, expression)
-        is_meant = self.logsources.expression_of(rule.logsource)
-        if is_meant is not None:
-            tests = [is_meant, expression]
-            flat = [part for test in tests for part in (test.children if type(test) is And else [test])]
-            rule = _rule(parsed, document.where, flat[0] if len(flat) == 1 else And(tuple(flat)))
-        check_tree(rule.expression, self.limits)
-        normalise(rule.expression, limits=self.limits)  # compiles every pattern
-        other = self.where_of_id.setdefault(rule.id, rule.where)
-        if other != rule.where:
-            raise ExpressionError("another rule has this id", seen=rule.id, remedy=f"It is in {other}.")
+        detection = detection_expression(parsed)
+        source = LogSource(parsed.logsource.product, parsed.logsource.category, parsed.logsource.service)
+        is_meant = self.logsources.expression_of(source)
+        expression = detection if is_meant is None else _both(is_meant, detection)
+        check_tree(expression, self.limits)
+        form = normalise(expression, limits=self.limits)  # compiles every pattern
+        rule_id = document.where if parsed.id is None else str(parsed.id).lower()
+        other = self.where_of_id.setdefault(rule_id, document.where)
+        if other != document.where:
+            raise ExpressionError("another rule has this id", seen=rule_id, remedy=f"It is in {other}.")
         if is_meant is None:
-            reason = f"no mapping names its log source: {rule.logsource}"
-            self.not_applicable.append(Unloaded(rule.where, rule.id, rule.title, rule.logsource, reason))
-        else:
-            self.rules.append(rule)
+            reason = f"no mapping names its log source: {source}"
+            self.not_applicable.append(Unloaded(document.where, rule_id, parsed.title, source, reason))
+            return
+        self.rules.append(
+            Rule(
+                id=rule_id,
+                title=parsed.title,
+                level="" if parsed.level is None else parsed.level.name.lower(),
+                status="" if parsed.status is None else parsed.status.name.lower(),
+                tags=tuple(str(tag) for tag in parsed.tags),
+                logsource=source,
+                expression=expression,
+                where=document.where,
+                predicate_count=len(form.predicates),
+                clause_count=None if form.clauses is None else len(form.clauses),
+            )
+        )
 
     def refuse(self, document: Document, reason: str) -> None:
         """List a document with what can be read of it."""
@@ -215,15 +229,6 @@ _NO_RULES = {
 }
 
 
-def _rule(parsed: SigmaRule, where: str, expression: Expression) -> Rule:
-    source = parsed.logsource
-    return Rule(
-        id=where if parsed.id is None else str(parsed.id).lower(),
-        title=parsed.title,
-        level="" if parsed.level is None else parsed.level.name.lower(),
-        status="" if parsed.status is None else parsed.status.name.lower(),
-        tags=tuple(str(tag) for tag in parsed.tags),
-        logsource=LogSource(source.product, source.category, source.service),
-        expression=expression,
-        where=where,
-    )
+def _both(one: Expression, other: Expression) -> Expression:
+    parts = [part for test in (one, other) for part in (test.children if isinstance(test, And) else (test,))]
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
