@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -127,7 +128,7 @@ def load_lines(
                 items.append(item)
         results = list(client.subscribe_many(items)) if items else []
         if replace:
-            tally.replaced_count += _replace(client, items, results)
+            tally.replaced_count += replace_existing(client, items, results)
         for number, result in zip(numbers, results, strict=True):
             if isinstance(result, PubSubError):
                 tally.refuse(number, result)
@@ -138,7 +139,9 @@ def load_lines(
     return tally
 
 
-def _replace(client: Client, items: list[dict[str, Any]], results: list[Subscription | PubSubError]) -> int:
+def replace_existing(
+    client: Client, items: list[dict[str, Any]], results: list[Subscription | PubSubError]
+) -> int:
     """Update what exists: puts the new results in the place of the refusals, returns how many are good."""
     places = [i for i, result in enumerate(results) if isinstance(result, DuplicateIdError)]
     # An update keeps the owner, and the wire does not let it name one.
@@ -156,30 +159,83 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
-@click.option("--owner", help="Owner of the lines that name none.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["lines", "sigma"]),
+    default="lines",
+    show_default=True,
+    help="What the files are: one subscription a line, or Sigma rules.",
+)
+@click.option("--owner", help="Owner of the lines that name none, or of the rules.")
 @click.option("--replace", is_flag=True, help="Update a subscription whose id exists; it keeps its owner.")
+@click.option(
+    "--dry-run", is_flag=True, help="Sigma: print what would become of every rule; no cluster needed."
+)
+@click.option(
+    "--logsources",
+    "logsources_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Sigma: a table of log sources and aliases (TOML) beside the package's own.",
+)
 @cluster_options
 @json_option
 def load(
-    connect: Callable[[], Client], file: BinaryIO, owner: str | None, replace: bool, as_json: bool
+    connect: Callable[[], Client],
+    paths: tuple[str, ...],
+    file_format: str,
+    owner: str | None,
+    replace: bool,
+    dry_run: bool,
+    logsources_file: Path | None,
+    as_json: bool,
 ) -> None:
-    """Add the subscriptions of a file.
+    """Add the subscriptions of a file, or Sigma rules.
 
-    FILE has one per line (- is standard input). A line is an object with "expr" and, if wanted, "id",
-    "owner", "valid_from" and "valid_until" (RFC 3339 text or microseconds since the epoch); or an expression
-    alone, in JSON or in text form. Bad lines are reported by their number; the good ones are loaded. The
-    exit code is 1 when there were bad lines.
+    PATH is a file with one subscription per line (- is standard input). A line is an object with "expr" and,
+    if wanted, "id", "owner", "valid_from" and "valid_until" (RFC 3339 text or microseconds since the epoch);
+    or an expression alone, in JSON or in text form. Bad lines are reported by their number; the good ones are
+    loaded. The exit code is 1 when there were bad lines.
+
+    With --format sigma, PATH is a rule file, a folder or a zip archive, and there may be several. A rule's id
+    is the subscription's; a rule that cannot be expressed is named with its reason, and never loaded half.
+    The events have to be normalised before they are published (pubsub_cluster.sigma_rules.events).
 
     \b
     Example:
       pubsub-cluster load alerts.ndjson --owner ann
+      pubsub-cluster load --format sigma rules/ --dry-run
     \b
     alerts.ndjson:
       {"id": "late", "expr": "origin = 'JFK' AND dep_delay > 60", "owner": "ann"}
       {"attr": "dest", "op": "in", "value": ["LAX", "SFO"]}
       carrier = "UA" AND NOT dest = "ORD"
     """
+    if file_format == "sigma":
+        from pubsub_cluster.cli.load_sigma import load_into, read_rules, show_rules
+
+        found = read_rules(paths, logsources_file)
+        if dry_run:
+            show_rules(found, as_json)
+        else:
+            load_into(connect, found, owner, replace, as_json)
+        return
+    if dry_run or logsources_file is not None:
+        raise click.UsageError("--dry-run and --logsources go with --format sigma.")
+    if len(paths) > 1:
+        raise click.UsageError("of lines, one file is loaded at a time (--format sigma takes several paths).")
+    try:
+        opened: Any = click.open_file(paths[0], "rb")
+    except OSError as error:
+        raise click.UsageError(f"cannot read {paths[0]}: {error.strerror}") from None
+    with opened as file:
+        _load_file(connect, file, owner, replace, as_json)
+
+
+def _load_file(
+    connect: Callable[[], Client], file: BinaryIO, owner: str | None, replace: bool, as_json: bool
+) -> None:
     begin = time.monotonic()
     with connect() as client, Progress("Loading", _size_bytes(file), "B") as bar:
         tally = load_lines(

@@ -1,0 +1,147 @@
+"""``load --format sigma``: the table of a dry run, and what is sent, with a client that records."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sigma.rule", reason="pySigma is not installed")
+
+from click.testing import CliRunner
+from sigma_cases import RULE_ID, rule_text
+
+from pubsub_cluster.cli import common
+from pubsub_cluster.cli.main import cli
+from pubsub_cluster.client import Subscription
+from pubsub_cluster.language.errors import DuplicateIdError, PubSubError
+from pubsub_cluster.sigma_rules.rules import load_rules
+
+DETECTION = "sel:\n    a|contains: [x, y]\ncondition: sel"
+SECOND_ID = RULE_ID[:-1] + "2"
+
+
+class RecordingClient:
+    """Answers like a client that has the second rule already."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.updated: list[dict[str, Any]] = []
+
+    def __enter__(self) -> RecordingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def subscribe_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
+        self.items += items
+        return [
+            DuplicateIdError("this id exists", seen=item["id"])
+            if item["id"] == SECOND_ID
+            else Subscription(item["id"], 1, 1, False)
+            for item in items
+        ]
+
+    def update_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
+        self.updated += items
+        return [Subscription(item["id"], 1, 1, False) for item in items]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two good rules, one of another product, one that is refused."""
+    rules = {
+        "one": rule_text(DETECTION),
+        "two": rule_text(DETECTION, rule_id=SECOND_ID),
+        "three": rule_text(DETECTION, rule_id=RULE_ID[:-1] + "3").replace("windows", "linux"),
+        "four": rule_text("sel:\n    a|hour: 3\ncondition: sel", rule_id=RULE_ID[:-1] + "4"),
+    }
+    for name, text in rules.items():
+        (tmp_path / f"{name}.yml").write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
+    found = RecordingClient()
+    monkeypatch.setattr(common, "connect_client", lambda *_: found)
+    return found
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, ["load", "--format", "sigma", *arguments])
+
+
+def test_dry_run(folder: Path) -> None:
+    result = run(str(folder), "--dry-run")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines[2:]] == ["loaded", "loaded", "not applicable", "refused"]
+    assert "parts of a time" in lines[-1] or "no counterpart" in lines[-1]
+    assert "no mapping names its log source: product linux" in lines[-2]
+    assert "Would load 2 of 4 rules; refused 1, not applicable 1." in result.stderr
+    assert "2 high" in result.stderr and "Predicates: 4" in result.stderr
+
+
+def test_dry_run_as_json(folder: Path) -> None:
+    body = json.loads(run(str(folder), "--dry-run", "--json").stdout)
+    assert (body["loaded"], body["refused"], body["not_applicable"]) == (2, 1, 1)
+    assert body["rules"][0]["id"] == RULE_ID and body["rules"][0]["clauses"] == 2
+    assert body["rules"][0]["tags"] == ["attack.execution", "attack.t1059.001"]
+    assert body["refusals"][0]["where"].endswith("four.yml") and body["others"][0]["reason"]
+
+
+def test_a_users_table(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('[[logsource]]\nproduct = "linux"\nwhere = { os = ["linux"] }')
+    body = json.loads(run(str(folder), "--dry-run", "--json", "--logsources", str(own)).stdout)
+    assert (body["loaded"], body["not_applicable"]) == (3, 0)
+    own.write_text("[[sources]]")
+    assert "unknown tables" in run(str(folder), "--dry-run", "--logsources", str(own)).stderr
+
+
+def test_rules_are_sent_with_their_ids(folder: Path, client: RecordingClient) -> None:
+    result = run(str(folder), "--owner", "soc")
+    assert result.exit_code == 1
+    assert [item["id"] for item in client.items] == [RULE_ID, SECOND_ID]
+    assert {item["owner"] for item in client.items} == {"soc"}
+    assert client.items[0]["expr"] == load_rules([folder / "one.yml"]).rules[0].expression
+    assert "Loaded 1 of 4 rules; refused 2, not applicable 1." in result.stdout
+    assert "four.yml" in result.stderr and "this id exists" in result.stderr
+    assert "1 rule of product linux" in result.stderr
+
+
+def test_replace(folder: Path, client: RecordingClient) -> None:
+    (folder / "four.yml").unlink()
+    result = run(str(folder), "--replace", "--json")
+    assert result.exit_code == 0
+    body = json.loads(result.stdout)
+    assert (body["loaded"], body["replaced"], body["refused"]) == (2, 1, 0)
+    assert [item["id"] for item in client.updated] == [SECOND_ID]
+
+
+def test_what_does_not_go_together(folder: Path) -> None:
+    one = str(folder / "one.yml")
+    assert run(str(folder / "none")).exit_code == 2
+    lines = CliRunner().invoke(cli, ["load", "--dry-run", one])
+    assert lines.exit_code == 2 and "--format sigma" in lines.stderr
+    several = CliRunner().invoke(cli, ["load", one, one])
+    assert several.exit_code == 2 and "one file" in several.stderr
+    assert CliRunner().invoke(cli, ["load", str(folder / "none")]).exit_code == 2
+
+
+def test_without_the_parser(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.split(".")[0] == "sigma":
+            raise ImportError(name, name=name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    result = run(str(folder), "--dry-run")
+    assert result.exit_code == 2 and "pubsub-cluster[sigma]" in result.stderr
