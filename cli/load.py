@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LINES_PER_CHUNK = 20_000
 ERRORS_SHOWN_MAX = 20
 ERRORS_KEPT_MAX = 10_000
-ITEM_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
+ITEM_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until", "metadata"})
 
 
 @dataclass(slots=True)
@@ -194,13 +194,14 @@ def load(
     """Add the subscriptions of a file, or Sigma rules.
 
     PATH is a file with one subscription per line (- is standard input). A line is an object with "expr" and,
-    if wanted, "id", "owner", "valid_from" and "valid_until" (RFC 3339 text or microseconds since the epoch);
-    or an expression alone, in JSON or in text form. Bad lines are reported by their number; the good ones are
-    loaded. The exit code is 1 when there were bad lines.
+    if wanted, "id", "owner", "metadata" (an object), "valid_from" and "valid_until" (RFC 3339 text or
+    microseconds since the epoch); or an expression alone, in JSON or in text form. Bad lines are reported by
+    their number; the good ones are loaded. The exit code is 1 when there were bad lines.
 
     With --format sigma, PATH is a rule file, a folder or a zip archive, and there may be several. A rule's id
-    is the subscription's; a rule that cannot be expressed is named with its reason, and never loaded half.
-    The events have to be normalised before they are published (pubsub_cluster.sigma_rules.events).
+    is the subscription's; its title, level and tags are the metadata. A rule that cannot be expressed is
+    named with its reason, and never loaded half. The events have to be normalised before they are published
+    (pubsub_cluster.sigma_rules.events).
 
     \b
     Example:

@@ -120,7 +120,7 @@ def load_into(
 
 
 def _item(rule: Rule, owner: str | None) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": rule.id, "expr": rule.expression}
+    item: dict[str, Any] = {"id": rule.id, "expr": rule.expression, "metadata": rule.metadata()}
     return item if owner is None else {**item, "owner": owner}
 
 
@@ -176,11 +176,7 @@ def _report(
 def _rule_report(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
-        "title": rule.title,
-        "level": rule.level,
-        "status": rule.status,
-        "tags": list(rule.tags),
-        "logsource": str(rule.logsource),
+        **rule.metadata(),
         "where": rule.where,
         "predicates": rule.predicate_count,
         "clauses": rule.clause_count,

@@ -12,7 +12,7 @@ from pubsub_cluster.client.changes import ITEMS_PER_REQUEST, as_unsure, encode_i
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
-from pubsub_cluster.language.protocol import UPDATE_ITEM_FIELDS, Fields, Op
+from pubsub_cluster.language.protocol import DESCRIBED_IDS_MAX, UPDATE_ITEM_FIELDS, Fields, Op
 
 REQUESTS_IN_FLIGHT = 4
 
@@ -95,6 +95,15 @@ class CatalogueCalls:
                 error = result if isinstance(result, PubSubError) else None
                 unsure = isinstance(error, UnknownIdError) and request.crossed_lives
                 results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
+        return results
+
+    def describe(self, ids: Iterable[str]) -> list[dict[str, Any] | PubSubError]:
+        """Return what the cluster knows of each subscription, in order."""
+        wanted = list(ids)
+        results: list[dict[str, Any] | PubSubError] = []
+        for first in range(0, len(wanted), DESCRIBED_IDS_MAX):
+            part = wanted[first : first + DESCRIBED_IDS_MAX]
+            results += results_of(self._session.ask(Op.DESCRIBE, {"ids": part}), len(part))
         return results
 
     def _send_parts(self, op: Op, name: str, encoded: list[bytes]) -> Iterator[tuple[int, int, Request]]:

@@ -95,6 +95,7 @@ class Client:
         owner: str | None = None,
         valid_from: int | None = None,
         valid_until: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Subscription:
         """Make a subscription; it is durable, and seen by every later batch, when this returns.
 
@@ -108,13 +109,21 @@ class Client:
             Who is notified (`listen`).
         valid_from, valid_until : int, optional
             Window [from, until) in microseconds since the epoch.
+        metadata : mapping, optional
+            A JSON object that `describe_many` gives back; matching never looks at it.
 
         Raises
         ------
         ExpressionError, DomainError, DuplicateIdError, WindowError, LimitError
             The subscription is refused; nothing has changed.
         """
-        optional = {"id": id, "owner": owner, "valid_from": valid_from, "valid_until": valid_until}
+        optional = {
+            "id": id,
+            "owner": owner,
+            "valid_from": valid_from,
+            "valid_until": valid_until,
+            "metadata": metadata,
+        }
         item = {"expr": expression, **{k: v for k, v in optional.items() if v is not None}}
         return _raised(self.subscribe_many([item])[0])
 
@@ -126,8 +135,8 @@ class Client:
         Parameters
         ----------
         items : iterable of mapping
-            Each ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ...}``; only
-            ``expr`` is required.
+            Each ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ..., "metadata":
+            ...}``; only ``expr`` is required.
         on_progress : callable, optional
             Called with the number of items answered so far, about once per 2,000.
 
@@ -181,6 +190,14 @@ class Client:
     def unsubscribe_many(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Remove many subscriptions; the result has an error or None for each id."""
         return self._catalogue.remove(ids)
+
+    def describe_many(self, ids: Iterable[str]) -> list[dict[str, Any] | PubSubError]:
+        """Return what subscriptions are: ``id handle owner valid_from valid_until metadata``.
+
+        One that does not exist has an `UnknownIdError` in its place. Changes that are not durable yet are not
+        seen.
+        """
+        return self._catalogue.describe(ids)
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply
-from pubsub_cluster.language.errors import ProtocolError
-from pubsub_cluster.language.protocol import Message, Op
+from pubsub_cluster.language.errors import ProtocolError, PubSubError
+from pubsub_cluster.language.protocol import DESCRIBED_IDS_MAX, Message, Op
 from pubsub_cluster.language.values import check_name
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
             coordinator.listeners.add(identity, _owner(coordinator, header))
         case Op.UNLISTEN:
             coordinator.listeners.remove(identity, _owner(coordinator, header))
+        case Op.DESCRIBE:
+            return Reply({"results": _described(coordinator, header["ids"])})
         case Op.HELLO:
             coordinator.frontend.takes_together(identity, header.get("replies") is True)
             return Reply(status_page.greeting(coordinator))
@@ -40,6 +42,20 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case _:
             pass  # a ping is answered like everything else that needs no words
     return Reply({})
+
+
+def _described(coordinator: Coordinator, ids: Any) -> list[dict[str, Any]]:
+    if not isinstance(ids, list):
+        raise ProtocolError("`ids` is not a list of texts", seen=type(ids).__name__)
+    if len(ids) > DESCRIBED_IDS_MAX:
+        raise ProtocolError("too many ids in one request", seen=len(ids), limit=DESCRIBED_IDS_MAX)
+    results = []
+    for subscription_id in ids:
+        try:
+            results.append(coordinator.registry.described(subscription_id))
+        except PubSubError as error:
+            results.append({"ok": False, "error": error.to_dict()})
+    return results
 
 
 def _owner(coordinator: Coordinator, header: dict[str, Any]) -> str:

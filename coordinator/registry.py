@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pubsub_cluster.coordinator.metadata import MetadataTable, encode_metadata
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import (
@@ -46,8 +47,8 @@ from pubsub_cluster.shm.id_index import IdIndex
 DEFAULT_OWNER = "default"
 REPLAY_GROUP = 10_000
 GONE = 0  # no change has this version
-_SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until"})
-_UPDATE_KEYS = frozenset({"id", "expr", "valid_from", "valid_until"})
+_SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until", "metadata"})
+_UPDATE_KEYS = _SUBSCRIBE_KEYS - {"owner"}
 
 
 class Live(NamedTuple):
@@ -57,6 +58,7 @@ class Live(NamedTuple):
     owner: str
     valid_from: int | None
     valid_until: int | None
+    metadata: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ class Registry:
         self.removed_count = 0  # rows of this life that are dead
         self._reader = CatalogueReader.of(catalogue)
         self._live = IdIndex(self._reader.id_bytes)
+        self._metadata = MetadataTable()
         self._overlay: dict[str, tuple[int, Live | None]] = {}  # by id: version of the last staged change
         self._staged: deque[Staged] = deque()
         self._staged_room = NO_COUNTS  # upper bound of what the staged changes need
@@ -110,11 +113,14 @@ class Registry:
         subscription_id = self._new_id(body.get("id"), handle)
         owner = check_name(body.get("owner", DEFAULT_OWNER), what="owner", limits=self.limits)
         window = _window(body.get("valid_from"), body.get("valid_until"))
+        metadata = encode_metadata(body.get("metadata"), self.limits)
         form, expression = self._form(body)
-        change = Change(self._next_version, SUBSCRIBE, handle, subscription_id, owner, expression, *window)
+        change = Change(
+            self._next_version, SUBSCRIBE, handle, subscription_id, owner, expression, *window, metadata
+        )
         room = self._take_room(change, form)
         self._next_handle += 1
-        self._stage(change, form, Live(handle, owner, *window), room)
+        self._stage(change, form, Live(handle, owner, *window, metadata), room)
         return change, {"ok": True, "id": subscription_id, "handle": handle, **_shape(form)}
 
     def stage_update(self, item: Any) -> tuple[Change, dict[str, Any]]:
@@ -122,12 +128,22 @@ class Registry:
         body = _object(item, _UPDATE_KEYS)
         subscription_id, live = self._known(body.get("id"))
         window = _window(body.get("valid_from", live.valid_from), body.get("valid_until", live.valid_until))
+        metadata = live.metadata
+        if "metadata" in body:
+            metadata = encode_metadata(body["metadata"], self.limits)
         form, expression = self._form(body)
         change = Change(
-            self._next_version, UPDATE, live.handle, subscription_id, live.owner, expression, *window
+            self._next_version,
+            UPDATE,
+            live.handle,
+            subscription_id,
+            live.owner,
+            expression,
+            *window,
+            metadata,
         )
         room = self._take_room(change, form)
-        self._stage(change, form, Live(live.handle, live.owner, *window), room)
+        self._stage(change, form, Live(live.handle, live.owner, *window, metadata), room)
         return change, {"ok": True, "id": subscription_id, "handle": live.handle, **_shape(form)}
 
     def stage_unsubscribe(self, subscription_id: Any) -> tuple[Change, dict[str, Any]]:
@@ -164,17 +180,33 @@ class Registry:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
         return name, live
 
+    def described(self, subscription_id: Any) -> dict[str, Any]:
+        """Return what is known of a live subscription beside its expression, as batches see it now.
+
+        Raises
+        ------
+        UnknownIdError
+            There is none with this id.
+        """
+        name = check_name(subscription_id, what="subscription id", limits=self.limits)
+        row = self._live.find(name)
+        if row < 0:
+            raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
+        live = self._live_row(row, name)
+        metadata = None if live.metadata is None else msgspec.json.decode(live.metadata)
+        return {"ok": True, "id": name, **live._asdict(), "metadata": metadata}
+
     def _find(self, name: str) -> Live | None:
         if name in self._overlay:
             return self._overlay[name][1]
         row = self._live.find(name)
-        return None if row < 0 else self._live_row(row)
+        return None if row < 0 else self._live_row(row, name)
 
-    def _live_row(self, row: int) -> Live:
+    def _live_row(self, row: int, name: str) -> Live:
         columns = self.catalogue.columns
         owner = self._reader.owner_name(int(columns.owner[row]))
         window = window_of(columns, self.catalogue.counts().windows, row)
-        return Live(int(columns.handle[row]), owner, *_given(window))
+        return Live(int(columns.handle[row]), owner, *_given(window), self._metadata.get(name))
 
     def _form(self, body: dict[str, Any]) -> tuple[NormalForm, bytes]:
         if "expr" not in body:
@@ -215,7 +247,8 @@ class Registry:
         self.live_count = len(self._live)
 
     def _apply_one(self, change: Change, next_row: int) -> int:
-        """Let ids and rows follow a change; return the row of the next one that adds any."""
+        """Let ids, metadata and rows follow a change; return the row of the next one that adds any."""
+        self._metadata.put(change.subscription_id, change.metadata)
         if change.operation == UNSUBSCRIBE:
             self._remove(self._live.remove(change.subscription_id), change.version)
             return next_row

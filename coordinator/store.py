@@ -61,6 +61,8 @@ class Change(NamedTuple):
         JSON form (or a JSON string with the text form); None for UNSUBSCRIBE.
     valid_from, valid_until : int or None
         Microseconds since the epoch.
+    metadata : bytes or None
+        JSON; None also in tables from before there was any.
     """
 
     version: int
@@ -71,6 +73,7 @@ class Change(NamedTuple):
     expression: bytes | None
     valid_from: int | None
     valid_until: int | None
+    metadata: bytes | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -28,6 +28,8 @@ class Limits:
         UTF-8 bytes of one string, in an event or as a constant.
     name_size_bytes_max : int
         UTF-8 bytes of an attribute name, an owner or a subscription id.
+    metadata_size_bytes_max : int
+        UTF-8 bytes of a subscription's metadata, as JSON.
     events_per_batch_max : int
         Events of one batch.
     batch_size_bytes_max : int
@@ -46,6 +48,7 @@ class Limits:
     attributes_per_event_max: int = 4_096
     string_size_bytes_max: int = 1 << 20
     name_size_bytes_max: int = 1_024
+    metadata_size_bytes_max: int = 4_096
     events_per_batch_max: int = 65_536
     batch_size_bytes_max: int = 4 << 20
     subscriptions_per_request_max: int = 10_000

@@ -41,6 +41,7 @@ class Op(enum.StrEnum):
     SUBSCRIBE = "subscribe"
     UPDATE = "update"
     UNSUBSCRIBE = "unsubscribe"
+    DESCRIBE = "describe"
     PUBLISH = "publish"
     LISTEN = "listen"
     UNLISTEN = "unlisten"
@@ -76,6 +77,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.SUBSCRIBE: Fields(frozenset({"items"})),
     Op.UPDATE: Fields(frozenset({"items"})),
     Op.UNSUBSCRIBE: Fields(frozenset({"ids"})),
+    Op.DESCRIBE: Fields(frozenset({"ids"})),
     Op.PUBLISH: Fields(
         frozenset({"batch", "batch_id", "publisher"}), frozenset({"answer", "ids", "at", "sizes"})
     ),
@@ -91,6 +93,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.SUBSCRIBE: frozenset({"results", "version"}),
     Op.UPDATE: frozenset({"results", "version"}),
     Op.UNSUBSCRIBE: frozenset({"results", "version"}),
+    Op.DESCRIBE: frozenset({"results"}),
     Op.PUBLISH: frozenset({"event_count", "generation", "version", "match_count", "refused"}),
     Op.LISTEN: frozenset(),
     Op.UNLISTEN: frozenset(),
@@ -98,8 +101,12 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.TUNE: frozenset(),
     Op.STOP: frozenset(),
 }
-SUBSCRIBE_ITEM_FIELDS = Fields(frozenset({"expr"}), frozenset({"id", "owner", "valid_from", "valid_until"}))
-UPDATE_ITEM_FIELDS = Fields(frozenset({"id", "expr"}), frozenset({"valid_from", "valid_until"}))
+SUBSCRIBE_ITEM_FIELDS = Fields(
+    frozenset({"expr"}), frozenset({"id", "owner", "valid_from", "valid_until", "metadata"})
+)
+UPDATE_ITEM_FIELDS = Fields(frozenset({"id", "expr"}), frozenset({"valid_from", "valid_until", "metadata"}))
+DESCRIBED_IDS_MAX = 1_000
+"""Ids of one request to describe: their metadata is the reply, and has to fit into a message."""
 _ALWAYS = frozenset({"op", "request"})
 _OPS = {op.value: op for op in Op}
 NOTIFY_FIELDS = frozenset({"owner", "publisher", "batch_id", "sequence", "dropped", "events"})

@@ -54,6 +54,16 @@ class Rule:
     predicate_count: int
     clause_count: int | None
 
+    def metadata(self) -> dict[str, Any]:
+        """Return what a subscription to the rule says of itself."""
+        return {
+            "title": self.title,
+            "level": self.level,
+            "status": self.status,
+            "tags": list(self.tags),
+            "logsource": str(self.logsource),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:

@@ -110,6 +110,13 @@ def test_rules_are_sent_with_their_ids(folder: Path, client: RecordingClient) ->
     assert [item["id"] for item in client.items] == [RULE_ID, SECOND_ID]
     assert {item["owner"] for item in client.items} == {"soc"}
     assert client.items[0]["expr"] == load_rules([folder / "one.yml"]).rules[0].expression
+    assert client.items[0]["metadata"] == {
+        "title": "A rule",
+        "level": "high",
+        "status": "test",
+        "tags": ["attack.execution", "attack.t1059.001"],
+        "logsource": "product windows",
+    }
     assert "Loaded 1 of 4 rules; refused 2, not applicable 1." in result.stdout
     assert "four.yml" in result.stderr and "this id exists" in result.stderr
     assert "1 rule of product linux" in result.stderr

@@ -107,6 +107,19 @@ def test_one_bad_item_leaves_the_others_good(client: Client) -> None:
     assert [len(handles) for handles in client.publish([{"mixed": 5}, {"mixed": 0}])] == [1, 1]
 
 
+def test_metadata_is_kept_and_told(client: Client) -> None:
+    client.subscribe("m = 1", id="m-one", owner="ann", metadata={"title": "One", "tags": ["a.b"]})
+    made = client.subscribe("m = 2", id="m-two")
+    one, none, two = client.describe_many(["m-one", "m-none", "m-two"])
+    assert isinstance(one, dict) and one["metadata"] == {"title": "One", "tags": ["a.b"]}
+    assert one["owner"] == "ann" and isinstance(none, UnknownIdError)
+    assert isinstance(two, dict) and two["metadata"] is None and two["handle"] == made.handle
+    client.update_many([{"id": "m-two", "expr": "m = 3", "metadata": {"level": "high"}}])
+    assert len(client.describe_many(["m-two"] * 2_500)) == 2_500
+    refused = client.subscribe_many([{"expr": "m = 4", "metadata": {"x": "y" * 5_000}}])[0]
+    assert isinstance(refused, LimitError)
+
+
 def test_wide_integers_in_raw_messages_are_refused_not_rounded(cluster: Cluster) -> None:
     for literal in (b"123456789012345678901234567890", b"1e400", b"NaN"):
         item = b'{"id":"wide","expr":{"attr":"w","op":"=","value":' + literal + b"}}"

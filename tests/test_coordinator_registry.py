@@ -71,6 +71,45 @@ def test_update_keeps_handle_and_window_and_replaces_the_row() -> None:
     assert columns.owner[0] == columns.owner[1]
 
 
+def test_metadata_follows_a_subscription() -> None:
+    registry = new_registry()
+    changes = [
+        registry.stage_subscribe({"id": "a", "expr": EXPR, "metadata": {"title": "T", "tags": ["x"]}})[0]
+    ]
+    changes.append(registry.stage_update({"id": "a", "expr": "y > 5"})[0])
+    changes.append(registry.stage_subscribe({"id": "b", "expr": EXPR})[0])
+    with pytest.raises(UnknownIdError):
+        registry.described("a")
+    registry.apply(3)
+    assert registry.described("a") == {
+        "ok": True, "id": "a", "handle": 1, "owner": "default", "valid_from": None, "valid_until": None,
+        "metadata": {"title": "T", "tags": ["x"]},
+    }  # fmt: skip
+    assert registry.described("b")["metadata"] is None
+    again = new_registry()
+    again.replay(lambda: iter(changes))
+    assert again.described("a") == registry.described("a")
+    registry.stage_update({"id": "a", "expr": EXPR, "metadata": None})
+    registry.stage_update({"id": "b", "expr": EXPR, "metadata": {"n": 1}})
+    registry.rollback()
+    assert registry.described("a")["metadata"] is not None and registry.described("b")["metadata"] is None
+    registry.stage_update({"id": "a", "expr": EXPR, "metadata": None})
+    registry.stage_unsubscribe("b")
+    registry.stage_subscribe({"id": "b", "expr": EXPR})
+    registry.apply(3)
+    assert registry.described("a")["metadata"] is None and registry.described("b")["metadata"] is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [("text", ExpressionError), ([1], ExpressionError), ({"a": "x" * 5_000}, LimitError)],
+)
+def test_bad_metadata_is_refused(metadata: object, error: type[PubSubError]) -> None:
+    registry = new_registry()
+    with pytest.raises(error, match="metadata"):
+        registry.stage_subscribe({"id": "a", "expr": EXPR, "metadata": metadata})
+
+
 def test_rollback_forgets_and_never_gives_a_handle_twice() -> None:
     registry = new_registry()
     registry.stage_subscribe({"id": "a", "expr": EXPR})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pubsub_cluster.coordinator.store import STORE_FILE, SUBSCRIBE, Change, ChangeStore, Committed
@@ -35,6 +37,16 @@ def test_what_is_committed_is_replayed_in_order(tmp_path: Path, durability: str)
     again = ChangeStore(tmp_path, durability)
     assert list(again.replay()) == [change(1), change(2), change(3)]
     again.close()
+
+
+def test_tables_from_before_metadata_are_read(tmp_path: Path) -> None:
+    ChangeStore(tmp_path, "full").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / STORE_FILE)) as connection, connection:
+        old = msgspec.msgpack.encode([tuple(change(1))[:8]])
+        connection.execute("INSERT INTO changes VALUES (1, 1, ?)", (old,))
+    store = ChangeStore(tmp_path, "full")
+    assert list(store.replay()) == [change(1)]
+    store.close()
 
 
 def test_closing_commits_what_is_queued(tmp_path: Path) -> None:
