@@ -187,9 +187,10 @@ class _Reading:
         check_tree(expression, self.limits)
         form = normalise(expression, limits=self.limits)  # compiles every pattern
         rule_id = document.where if parsed.id is None else str(parsed.id).lower()
-        other = self.where_of_id.setdefault(rule_id, document.where)
-        if other != document.where:
+        other = self.where_of_id.get(rule_id)
+        if other is not None:
             raise ExpressionError("another rule has this id", seen=rule_id, remedy=f"It is in {other}.")
+        self.where_of_id[rule_id] = document.where
         if is_meant is None:
             reason = f"no mapping names its log source: {source}"
             self.not_applicable.append(Unloaded(document.where, rule_id, parsed.title, source, reason))

@@ -52,6 +52,8 @@ def test_folders_archives_and_files(tmp_path: Path) -> None:
     odd = tmp_path / "rule.txt"
     odd.write_text(rule_text(DETECTION))
     assert len(load_rules([odd]).rules) == 1, "a file that is named is read"
+    twice = load_rules([odd, odd])
+    assert len(twice.rules) == 1 and "has this id" in twice.refused[0].reason
     with pytest.raises(FileNotFoundError):
         load_rules([tmp_path / "none.yml"])
 
