@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-FOLDERS = "language|shm|workers|tuner|coordinator|client|sigma_rules|cli|pubsub_cluster|tests|docs|benchmarks|examples"
+PACKAGES = "language|shm|workers|tuner|coordinator|client|sigma_rules|cli|pubsub_cluster"
+FOLDERS = f"{PACKAGES}|tests|docs|benchmarks|examples"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
