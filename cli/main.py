@@ -24,6 +24,8 @@ COMMANDS: dict[str, str] = {
     "load": "pubsub_cluster.cli.load:load",
     "publish": "pubsub_cluster.cli.publish:publish",
     "listen": "pubsub_cluster.cli.listen:listen",
+    "match": "pubsub_cluster.cli.match:match",
+    "explain": "pubsub_cluster.cli.explain:explain",
     "tune": "pubsub_cluster.cli.tune:tune",
     "bench": "pubsub_cluster.cli.bench:bench",
     "doctor": "pubsub_cluster.cli.doctor:doctor",

@@ -61,6 +61,8 @@ def test_all_commands_are_there() -> None:
         "load",
         "publish",
         "listen",
+        "match",
+        "explain",
         "doctor",
     ]
     assert found == {*expected, "tune show", "tune now", "demo flights"}

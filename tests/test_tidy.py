@@ -18,7 +18,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("language", "shm", "workers", "tuner", "coordinator", "client", "sigma_rules", "cli", "benchmarks")
+FOLDERS = (
+    "language",
+    "shm",
+    "workers",
+    "tuner",
+    "coordinator",
+    "client",
+    "sigma_rules",
+    "logs",
+    "cli",
+    "benchmarks",
+)
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 KERNEL_LINES_MAX = 100
@@ -36,6 +47,7 @@ MAY_IMPORT = {
     "coordinator": {"language", "shm", "workers.messages", "tuner.messages"},
     "client": {"language"},
     "sigma_rules": {"language"},
+    "logs": {"language", "sigma_rules"},
     "cli": set(FOLDERS) | {"pubsub_cluster"},
     "benchmarks": set(FOLDERS) | {"pubsub_cluster"},
 }

@@ -1,0 +1,1 @@
+"""Log files as events, and rules matched over them line by line; see the module docstrings."""

@@ -1,0 +1,289 @@
+"""Rules over log lines: what matches which, without asking the engine twice for the same thing.
+
+The matches of an event are those of its projection (`pubsub_cluster.logs.projection`), so each distinct one
+is matched once and remembered under a digest of 16 bytes, within bounded memory: when the newer half is
+full, the older half is forgotten. The lines of a block whose projections are new go to the engine as one
+batch. Order is that of the lines. An attribute that no rule of the event's source reads is not looked at,
+nor checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+from pubsub_cluster.language.errors import EventError, PubSubError
+from pubsub_cluster.language.events import EventReader
+from pubsub_cluster.language.expression import Expression
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from pubsub_cluster.language.naive import Values
+from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
+from pubsub_cluster.logs.projection import Projection
+from pubsub_cluster.sigma_rules.events import Normaliser
+
+REMEMBERED_MAX = 1 << 17
+"""Distinct projections whose matches are remembered, in each of two halves."""
+DIGEST_SIZE_BYTES = 16
+_UNUSUAL, _NESTED = frozenset({dict, list, float}), frozenset({dict, list})
+
+Event = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What an engine says of a batch.
+
+    Attributes
+    ----------
+    matches : sequence of sequence of int
+        For each event the positions of the rules that hold, in any order.
+    refused : mapping of int to PubSubError
+        By index of the event.
+    """
+
+    matches: Sequence[Sequence[int]]
+    refused: Mapping[int, PubSubError]
+
+
+Matcher = Callable[[list[Event]], Answer]
+"""Matches a batch of events; positions are those of the rules that it was made with."""
+
+
+class Found(NamedTuple):
+    """A line with detections.
+
+    Attributes
+    ----------
+    line : int
+        From 1.
+    rules : tuple of int
+        Positions of the rules that hold, ascending.
+    """
+
+    line: int
+    rules: tuple[int, ...]
+
+
+class Tally:
+    """What was read so far.
+
+    Attributes
+    ----------
+    event_count, blank_count, bad_count : int
+        Lines by kind; bad ones are no events.
+    distinct_count : int
+        Projections that went to the engine.
+    """
+
+    def __init__(self) -> None:
+        self.event_count = 0
+        self.blank_count = 0
+        self.bad_count = 0
+        self.distinct_count = 0
+
+
+class EventForm:
+    """From a decoded event to what rules see.
+
+    Parameters
+    ----------
+    normaliser : Normaliser, optional
+        Of Sigma rules; without one an event is what a publisher would send.
+    renamed : mapping of str to str, optional
+        Attributes to rename, where the event has no attribute of the new name.
+    limits : Limits
+    """
+
+    def __init__(
+        self,
+        normaliser: Normaliser | None = None,
+        renamed: Mapping[str, str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._normaliser = normaliser
+        self._renamed = dict(renamed or {})
+        self._reader = EventReader(limits=limits)
+        self._plain = Normaliser(aliases=())
+
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """Return the attributes that an aliased one depends on, by the name of the latter."""
+        found: dict[str, tuple[str, ...]] = {}
+        for alias in self._normaliser.aliases if self._normaliser is not None else ():
+            found[alias.name] = (*found.get(alias.name, ()), alias.source, *alias.where)
+        return found
+
+    def flat(self, line: bytes) -> Event | None:
+        """Return the event of a line, flat and renamed; None for a blank line.
+
+        Raises
+        ------
+        EventError
+            The line is no event.
+        """
+        event = parse_line(line)
+        if event is None:
+            return None
+        kinds = set(map(type, event.values()))
+        if not _UNUSUAL.isdisjoint(kinds):
+            event = self._usual(event, kinds, line)
+        for old, new in self._renamed.items():
+            if event.get(old) is not None and event.get(new) is None:
+                event[new] = event.pop(old)
+        return event
+
+    def seen(self, event: Event) -> Event:
+        """Return a flat event, or a part of one, as rules see it."""
+        return event if self._normaliser is None else self._normaliser.normalise(event)
+
+    def values(self, event: Mapping[str, Any]) -> Values:
+        """Return the canonical values of a flat event, or of a part of one."""
+        return self._reader.flatten(self.seen(dict(event)))
+
+    def _usual(self, event: Event, kinds: set[type], line: bytes) -> Event:
+        """Return an event whose values are scalars and lists of scalars, and whose integers are exact."""
+        values = event.values()
+        if float in kinds and any(type(value) is float and abs(value) > INT64_MAX for value in values):
+            event = msgspec.json.decode(line)
+        lists = [value for value in values if type(value) is list] if list in kinds else []
+        if dict not in kinds and not any(map(_is_deep, lists)):
+            return event
+        if self._normaliser is not None:
+            return self._plain.normalise(event)
+        flat = self._reader.flatten(event)
+        return {name: found[0] if len(found) == 1 else list(found) for name, found in flat.items()}
+
+
+class Detector:
+    """Matches the lines of log files against rules.
+
+    Parameters
+    ----------
+    expressions : sequence of Expression
+        Of the rules, by position.
+    match : Matcher
+        Of an engine that has these rules.
+    on_bad : callable
+        Hears of every line that is no event.
+    form : EventForm
+        What the rules are written for.
+    limits : Limits
+        Of the engine.
+    """
+
+    def __init__(
+        self,
+        expressions: Sequence[Expression],
+        match: Matcher,
+        on_bad: OnBad,
+        form: EventForm,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.tally = Tally()
+        self._projection = Projection(expressions, form.values, form.sources())
+        self._match = match
+        self._on_bad = on_bad
+        self._form = form
+        self._limits = limits
+        self._newer: dict[bytes, tuple[int, ...]] = {}
+        self._older: dict[bytes, tuple[int, ...]] = {}
+        self._lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def matches_of(self, block: Block) -> Iterator[Found]:
+        """Return the lines of a block that some rule holds on, in order; every line is looked at."""
+        keys: list[bytes | PubSubError | None] = []
+        fresh: dict[bytes, Event] = {}
+        found: dict[bytes, tuple[int, ...]] = {}
+        for line in block.lines:
+            try:
+                keys.append(self._key(line, found, fresh))
+            except EventError as error:
+                keys.append(error)
+        refused = self._ask(fresh, found)
+        for number, key in enumerate(keys, start=block.first_line):
+            if key is None:
+                continue
+            if isinstance(key, PubSubError):
+                self._refuse(block.file, number, key)
+            elif rules := found.get(key):
+                yield Found(number, rules)
+            elif key in refused:
+                self.tally.event_count -= 1
+                self._refuse(block.file, number, refused[key])
+
+    def _key(
+        self, line: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]
+    ) -> bytes | None:
+        """Return the digest of an event's projection; None where no rule can hold.
+
+        What is known of it goes to `found`, what is not to `fresh`.
+        """
+        event = self._form.flat(line)
+        if event is None:
+            self.tally.blank_count += 1
+            return None
+        self.tally.event_count += 1
+        kind = self._projection.class_of(tuple(map(event.get, self._projection.gate_attributes)))
+        if not kind.candidates:
+            return None
+        is_whole = kind.may_hold_anywhere(line)
+        key = _digest(event if is_whole else list(map(event.get, kind.fields)))
+        if key in found or key in fresh:
+            return key
+        known = self._newer.get(key)
+        if known is None:
+            known = self._older.get(key)
+        if known is not None:
+            found[key] = known
+            return key
+        names = event if is_whole else kind.fields
+        try:
+            fresh[key] = self._form.seen({n: event[n] for n in names if event.get(n) is not None})
+        except EventError:
+            self.tally.event_count -= 1
+            raise
+        return key
+
+    def _ask(
+        self, fresh: dict[bytes, Event], found: dict[bytes, tuple[int, ...]]
+    ) -> dict[bytes, PubSubError]:
+        """Match projections that were never seen, into `found`; return those that the engine refuses."""
+        self.tally.distinct_count += len(fresh)
+        refused: dict[bytes, PubSubError] = {}
+        keys = list(fresh)
+        step = self._limits.events_per_batch_max
+        for first in range(0, len(keys), step):
+            some = keys[first : first + step]
+            answer = self._match([fresh[key] for key in some])
+            for i, key in enumerate(some):
+                if i in answer.refused:
+                    refused[key] = answer.refused[i]
+                    continue
+                rules = tuple(sorted(answer.matches[i]))
+                found[key] = self._lists.setdefault(rules, rules)
+                self._remember(key, found[key])
+        return refused
+
+    def _remember(self, key: bytes, rules: tuple[int, ...]) -> None:
+        if len(self._newer) >= REMEMBERED_MAX:
+            self._older, self._newer = self._newer, {}
+            self._lists.clear()
+        self._newer[key] = rules
+
+    def _refuse(self, file: str, line: int, error: PubSubError) -> None:
+        self.tally.bad_count += 1
+        self._on_bad(BadLine(file, line, error))
+
+
+def _digest(values: Any) -> bytes:
+    try:
+        text = orjson.dumps(values)
+    except TypeError:  # an integer beyond 64 bits
+        text = repr(values).encode(errors="surrogatepass")
+    return blake2b(text, digest_size=DIGEST_SIZE_BYTES).digest()
+
+
+def _is_deep(values: list[Any]) -> bool:
+    return not _NESTED.isdisjoint(map(type, values))

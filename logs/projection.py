@@ -1,0 +1,171 @@
+"""What of an event its matches depend on: the fields that the rules of its source read.
+
+Log events differ in time stamps, record numbers and process ids that few rules look at. Rules begin with a
+*gate*: predicates at the top of their conjunction that tell the source they are for (channel, event id).
+Events with the same values in the attributes of the gates have the same *candidates*, the rules whose gates
+hold; the others are false whatever else the event says. So matches are a function of the gate attributes
+and of the attributes that the candidates read: its *projection*. The attributes of the gates are found in
+the rules; no name is known here.
+
+Predicates on any attribute would make every event its own projection. A sieve over the raw line
+(`pubsub_cluster.language.text_literals`) tells where none of them can hold; there they are as false on the
+projection as on the event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pubsub_cluster.language.expression import And, Atom, Expression, Not, Operator
+from pubsub_cluster.language.naive import Test, Values, compile_expression
+from pubsub_cluster.language.text_literals import LineTest, line_sieve
+
+GATE_ATTRIBUTES_MAX = 3
+GATE_SHARE_MIN = 0.1
+"""An attribute is one of a gate when so many of the rules test it for equality at their top."""
+CLASSES_MAX = 4_096
+"""Combinations of gate values that are remembered; beyond it they are worked out anew."""
+_GATE_OPERATORS = frozenset({Operator.EQ, Operator.IN})
+
+Read = Callable[[Mapping[str, Any]], Values]
+
+
+class SourceClass(NamedTuple):
+    """Events with like values in the attributes of the gates.
+
+    Attributes
+    ----------
+    candidates : tuple of int
+        Positions of the rules that may hold.
+    fields : tuple of str
+        Attributes that matches depend on, those of the gates first.
+    may_hold_anywhere : callable of bytes to bool
+        Whether a predicate on any attribute may hold on the event of a line; then all of it counts.
+    """
+
+    candidates: tuple[int, ...]
+    fields: tuple[str, ...]
+    may_hold_anywhere: LineTest
+
+
+class Projection:
+    """Finds the class of an event.
+
+    Parameters
+    ----------
+    expressions : sequence of Expression
+        Of the rules, by position.
+    read : callable
+        From attributes of an event as it came to the canonical values that rules see.
+    sources : mapping of str to tuple of str
+        Attributes of the event as it came that a rule's attribute may be taken from, itself not among them.
+    """
+
+    def __init__(
+        self, expressions: Sequence[Expression], read: Read, sources: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        self._read = read
+        self._sources = sources
+        self._atoms = [list(atoms_of(expression)) for expression in expressions]
+        tops = [tuple(conjuncts(expression)) for expression in expressions]
+        self.gate_attributes = _gate_attributes(tops, sources)
+        names = frozenset(self.gate_attributes)
+        by_gate: dict[tuple[Expression, ...], list[int]] = {}
+        for position, top in enumerate(tops):
+            gate = tuple(part for part in top if attributes_of(part) <= names)
+            by_gate.setdefault(gate, []).append(position)
+        self._gates: list[tuple[Test, list[int]]] = [
+            (compile_expression(And(gate)), positions) for gate, positions in by_gate.items()
+        ]
+        self._classes: dict[str, SourceClass] = {}
+        self._sieves: dict[tuple[Atom, ...], LineTest] = {}
+
+    def class_of(self, gate_values: tuple[Any, ...]) -> SourceClass:
+        """Return the class of an event.
+
+        Parameters
+        ----------
+        gate_values : tuple
+            The event's values of `gate_attributes`, in that order, as they came; None where one is missing.
+        """
+        key = repr(gate_values)  # 1, 1.0 and True are equal for Python, and not for a rule
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) >= CLASSES_MAX:
+                self._classes.clear()
+            found = self._classes[key] = self._made(gate_values)
+        return found
+
+    def _made(self, gate_values: tuple[Any, ...]) -> SourceClass:
+        values = self._read(dict(zip(self.gate_attributes, gate_values, strict=True)))
+        candidates = sorted(i for test, positions in self._gates if test(values) for i in positions)
+        read: set[str] = set()
+        anywhere: dict[Atom, None] = {}
+        for i in candidates:
+            for atom in self._atoms[i]:
+                if atom.attribute is None:
+                    anywhere[atom] = None
+                else:
+                    read |= {atom.attribute} if atom.other is None else {atom.attribute, atom.other}
+        read.update(*(self._sources.get(name, ()) for name in tuple(read)))
+        fields = (*self.gate_attributes, *sorted(read.difference(self.gate_attributes)))
+        return SourceClass(tuple(candidates), fields, self._sieve(tuple(anywhere)))
+
+    def _sieve(self, atoms: tuple[Atom, ...]) -> LineTest:
+        found = self._sieves.get(atoms)
+        if found is None:
+            found = self._sieves[atoms] = line_sieve(atoms) or (lambda line: True)
+        return found
+
+
+def atoms_of(expression: Expression) -> Iterator[Atom]:
+    """Return all predicates of an expression, repeats included."""
+    pending = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Atom):
+            yield node
+        elif isinstance(node, Not):
+            pending.append(node.child)
+        else:
+            pending.extend(node.children)
+
+
+def attributes_of(expression: Expression) -> frozenset[str | None]:
+    """Return the names of all attributes that an expression reads; None stands for any attribute."""
+    atoms = list(atoms_of(expression))
+    others = (atom.other for atom in atoms if atom.other is not None)
+    return frozenset((*(atom.attribute for atom in atoms), *others))
+
+
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """Return what must all hold for an expression to hold."""
+    if isinstance(expression, And):
+        for child in expression.children:
+            yield from conjuncts(child)
+    else:
+        yield expression
+
+
+def _gate_attributes(
+    tops: Sequence[Sequence[Expression]], sources: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the attributes that most rules test for equality at their top, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for top in tops:
+        counts.update({name for part in top for name in _compared(part) if name not in sources})
+    often = [(name, n) for name, n in counts.items() if n >= max(2.0, GATE_SHARE_MIN * len(tops))]
+    often.sort(key=lambda entry: (-entry[1], entry[0]))
+    return tuple(name for name, _ in often[:GATE_ATTRIBUTES_MAX])
+
+
+def _compared(expression: Expression) -> set[str]:
+    """Return the attributes of a conjunct that is made of equalities with constants alone."""
+    names: set[str] = set()
+    for atom in atoms_of(expression):
+        if atom.operator not in _GATE_OPERATORS or atom.attribute is None or atom.other is not None:
+            return set()
+        names.add(atom.attribute)
+    return names

@@ -1,0 +1,212 @@
+"""Rules for a run over log files: Sigma files, or subscriptions as the command `load` reads them.
+
+A `RuleBook` is what a run needs: expressions by position, what to print of each, and the form that an event
+must have for them. Sigma rules want a normalised event, subscriptions the event as it is, so a book has one
+kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pubsub_cluster.language.errors import ExpressionError, PubSubError
+from pubsub_cluster.language.expression import Expression
+from pubsub_cluster.language.json_form import expression_from_any
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.text_form import parse_text
+from pubsub_cluster.logs.detector import EventForm
+from pubsub_cluster.sigma_rules.events import Normaliser
+from pubsub_cluster.sigma_rules.logsources import default_logsources
+
+LEVELS = ("critical", "high", "medium", "low", "informational")
+"""The most urgent first."""
+SIGMA_SUFFIXES = (".yml", ".yaml", ".zip")
+
+
+class BookRule(NamedTuple):
+    """What is printed of a rule.
+
+    Attributes
+    ----------
+    id, title : str
+    level : str
+        One of `LEVELS`, or empty.
+    tags : tuple of str
+    where : str
+        File and place in it.
+    """
+
+    id: str
+    title: str
+    level: str
+    tags: tuple[str, ...]
+    where: str
+
+
+class Refusal(NamedTuple):
+    """A rule that is not used.
+
+    Attributes
+    ----------
+    where, title, reason : str
+    """
+
+    where: str
+    title: str
+    reason: str
+
+
+@dataclass(slots=True)
+class RuleBook:
+    """The rules of a run.
+
+    Attributes
+    ----------
+    rules : list of BookRule
+    expressions : list of Expression
+        By the same positions.
+    refused : list of Refusal
+        Cannot be read or expressed.
+    not_applicable : list of Refusal
+        Good rules for other logs.
+    is_sigma : bool
+    """
+
+    rules: list[BookRule]
+    expressions: list[Expression]
+    refused: list[Refusal]
+    not_applicable: list[Refusal]
+    is_sigma: bool
+
+    def form(self, renamed: dict[str, str], logsources: Any = None) -> EventForm:
+        """Return the form of events that the rules are written for.
+
+        Parameters
+        ----------
+        renamed : dict of str to str
+        logsources : LogSources, optional
+            The table whose aliases hold; the package's own by default.
+        """
+        if not self.is_sigma:
+            return EventForm(None, renamed)
+        from pubsub_cluster.logs.projection import attributes_of
+
+        read = {name for each in self.expressions for name in attributes_of(each) if name is not None}
+        aliases = (logsources or default_logsources()).aliases
+        return EventForm(Normaliser(aliases, read), renamed)
+
+    def without(self, position: int, error: PubSubError) -> None:
+        """Move a rule to the refused ones: the engine does not take it."""
+        rule = self.rules.pop(position)
+        del self.expressions[position]
+        self.refused.append(Refusal(rule.where, rule.title, str(error)))
+
+    def at_least(self, level: str) -> RuleBook:
+        """Return the book without the rules below a level; a rule without a level is below all."""
+        wanted = LEVELS[: LEVELS.index(level) + 1]
+        kept = [i for i, rule in enumerate(self.rules) if rule.level in wanted]
+        return RuleBook(
+            [self.rules[i] for i in kept],
+            [self.expressions[i] for i in kept],
+            self.refused,
+            self.not_applicable,
+            self.is_sigma,
+        )
+
+
+def level_rank(level: str) -> int:
+    """Return the place of a level in `LEVELS`; after all of them for none."""
+    return LEVELS.index(level) if level in LEVELS else len(LEVELS)
+
+
+def is_sigma(path: Path) -> bool:
+    """Say whether rules at a path are Sigma's: a folder, an archive, or YAML by its name."""
+    return path.is_dir() or path.suffix.lower() in SIGMA_SUFFIXES
+
+
+def read_book(
+    paths: Sequence[Path],
+    read_item: Callable[[bytes, str | None], dict[str, Any] | None],
+    logsources: Any = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RuleBook:
+    """Read the rules of some files.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        All of Sigma, or all with one subscription per line.
+    read_item : callable
+        From a line to a subscription, as `pubsub_cluster.cli.load.read_item`.
+    logsources : LogSources, optional
+        Of Sigma rules.
+    limits : Limits
+
+    Raises
+    ------
+    ExpressionError
+        The paths are of both kinds.
+    ImportError
+        Sigma rules, and pySigma is not installed.
+    """
+    kinds = {is_sigma(path) for path in paths}
+    if len(kinds) > 1:
+        raise ExpressionError(
+            "Sigma rules and subscriptions cannot be matched in one run",
+            seen=[str(path) for path in paths],
+            remedy="Sigma rules want normalised events, subscriptions want them as they are: run it twice.",
+        )
+    if kinds == {True}:
+        return _sigma_book(paths, logsources, limits)
+    book = RuleBook([], [], [], [], False)
+    for path in paths:
+        with path.open("rb") as file:
+            _add_lines(book, path.name, file, read_item, limits)
+    return book
+
+
+def _sigma_book(paths: Sequence[Path], logsources: Any, limits: Limits) -> RuleBook:
+    from pubsub_cluster.sigma_rules.rules import load_rules
+
+    found = load_rules(paths, logsources, limits)
+    rules = [BookRule(each.id, each.title, each.level, each.tags, each.where) for each in found.rules]
+    return RuleBook(
+        rules,
+        [each.expression for each in found.rules],
+        [Refusal(each.where, each.title, each.reason) for each in found.refused],
+        [Refusal(each.where, each.title, each.reason) for each in found.not_applicable],
+        True,
+    )
+
+
+def _add_lines(
+    book: RuleBook,
+    name: str,
+    lines: Iterable[bytes],
+    read_item: Callable[[bytes, str | None], dict[str, Any] | None],
+    limits: Limits,
+) -> None:
+    known = {rule.id for rule in book.rules}
+    for number, line in enumerate(lines, start=1):
+        where = f"{name}:{number}"
+        try:
+            item = read_item(line, None)
+            if item is None:
+                continue
+            expression = item["expr"]
+            if isinstance(expression, str):
+                tree = parse_text(expression, None, limits)
+            else:
+                tree = expression_from_any(expression, limits)
+            rule_id = str(item.get("id") or where)
+            if rule_id in known:
+                raise ExpressionError("a rule with this id is there already", seen=rule_id)
+        except PubSubError as error:
+            book.refused.append(Refusal(where, "", str(error)))
+            continue
+        known.add(rule_id)
+        book.rules.append(BookRule(rule_id, rule_id, "", (), where))
+        book.expressions.append(tree)
