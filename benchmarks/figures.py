@@ -128,6 +128,18 @@ def engine_details() -> str:
     return "\n".join([*lines, "", measured_on(read("engine"), "engine", "pubsub_cluster.benchmarks.suite")])
 
 
+def sigma() -> str:
+    """Return the figures of Sigma rules over log files."""
+    rows = read("sigma")
+    lines = ["| what | measured | target | |", "|---|---|---|---|"]
+    for row in rows:
+        spread = f" ({row['spread']})" if row["spread"] else ""
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        measured = f"{shown(row['value'], row['unit'])}{spread}"
+        lines.append(f"| {row['figure']} | {measured} | {row['target']} | {met} |".replace("  ", " "))
+    return "\n".join([*lines, "", measured_on(rows, "sigma", "pubsub_cluster.benchmarks.sigma")])
+
+
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
     """Return the engine's lines by workload and size, then by figure."""
     runs: dict[tuple[str, int], dict[str, Line]] = {}
@@ -141,6 +153,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "engine-targets": engine_targets,
     "engine-rivals": engine_rivals,
     "engine-details": engine_details,
+    "sigma": sigma,
 }
 
 

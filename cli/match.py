@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -152,8 +153,13 @@ class _Run:
         from pubsub_cluster.logs.detector import Detector
         from pubsub_cluster.logs.matching import EngineMatcher
         from pubsub_cluster.logs.report import Totals
+        from pubsub_cluster.shm.memory import give_back_memory
 
         matcher = EngineMatcher(Engine(), self.book)
+        # What loading leaves is here to stay: collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        give_back_memory()
         self.totals = Totals(self.book.rules)
         return Detector(self.book.expressions, matcher, self.on_bad, self.book.form(renamed, table))
 
@@ -214,14 +220,16 @@ def _say_refused(book: RuleBook) -> None:
 
 def _rows(totals: list[RuleTotal]) -> Iterator[list[Any]]:
     for rule, count, file, line in totals:
-        yield [rule.level or None, count, rule.title, f"{file}:{line}"]
+        yield [rule.level or None, count, rule.title, file, line]
 
 
 def _print_table(totals: list[RuleTotal]) -> None:
     from pubsub_cluster.cli.render import table, terminal_width
 
     if totals:
-        click.echo(table(["level", "events", "rule", "first"], list(_rows(totals)), "", terminal_width()))
+        click.echo(
+            table(["level", "events", "rule", "first in", "line"], list(_rows(totals)), "", terminal_width())
+        )
     else:
         click.echo("No rule holds on any event.")
 

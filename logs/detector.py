@@ -136,7 +136,22 @@ class EventForm:
 
     def seen(self, event: Event) -> Event:
         """Return a flat event, or a part of one, as rules see it."""
-        return event if self._normaliser is None else self._normaliser.normalise(event)
+        if self._normaliser is None:
+            return event
+        found: Event = {}
+        for name, value in event.items():
+            if type(value) is str:
+                found[name] = value
+            elif type(value) is int:
+                found[name] = str(value)
+            elif value is not None:
+                return dict(self._normaliser.normalise(event))
+        for alias in self._normaliser.aliases:
+            if alias.source in event and alias.name not in found:
+                if alias.where or event[alias.source] is None:
+                    return dict(self._normaliser.normalise(event))
+                found[alias.name] = found[alias.source]
+        return found
 
     def values(self, event: Mapping[str, Any]) -> Values:
         """Return the canonical values of a flat event, or of a part of one."""
@@ -240,7 +255,7 @@ class Detector:
             return key
         names = event if is_whole else kind.fields
         try:
-            fresh[key] = self._form.seen({n: event[n] for n in names if event.get(n) is not None})
+            fresh[key] = self._form.seen({name: event[name] for name in names if name in event})
         except EventError:
             self.tally.event_count -= 1
             raise

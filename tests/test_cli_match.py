@@ -70,11 +70,11 @@ def test_the_table_has_a_line_per_rule(rules: Path, events: Path) -> None:
     result = call("--rules", rules, events)
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[0] == ["level", "events", "rule", "first"]
+    assert lines[0] == ["level", "events", "rule", "first", "in", "line"]
     assert lines[2:] == [
-        ["-", "2", "near", "events.json:1"],
-        ["-", "1", "any", "events.json:5"],
-        ["-", "1", "far", "events.json:1"],
+        ["-", "2", "near", "events.json", "1"],
+        ["-", "1", "any", "events.json", "5"],
+        ["-", "1", "far", "events.json", "1"],
     ]
     assert "4 detections of 3 rules; 5 events" in result.stderr
     assert "4 blank lines, 0 bad" in result.stderr
@@ -171,9 +171,9 @@ def test_sigma_rules_are_sorted_by_level(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     rows = [line.split() for line in result.stdout.splitlines()[2:]]
     assert rows == [
-        ["critical", "1", "T1", "<stdin>:3"],
-        ["high", "1", "T3", "<stdin>:4"],
-        ["low", "2", "T0", "<stdin>:1"],
+        ["critical", "1", "T1", "<stdin>", "3"],
+        ["high", "1", "T3", "<stdin>", "4"],
+        ["low", "2", "T0", "<stdin>", "1"],
     ]
     assert "3 rules used, 0 refused, 1 for other logs." in result.stderr
     result = call("--rules", folder, "--min-level", "high", "--json", "-", stdin=data)

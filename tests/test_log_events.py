@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_cluster.language.errors import EventError
+from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.expression import Atom, Expression, Operator
 from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.naive import NaiveMatcher
@@ -324,3 +325,19 @@ def test_vectors_hold_through_projections() -> None:
         assert not bad
         checked += 1
     assert checked > 20
+
+
+ALIASED = st.dictionaries(
+    st.sampled_from(["Channel", "EventID", "Message", "Data", "SourceName", "NewProcessName", "Image", "x"]),
+    st.sampled_from([None, "Security", "a", 4688, "4688", 1.5, True, [], ["a", 2], {"y": 1}]),
+)
+
+
+@given(ALIASED)
+def test_a_log_event_is_normalised_as_the_reference_does(event: dict[str, Any]) -> None:
+    form = EventForm(Normaliser())
+    flat = form.flat(json.dumps(event).encode())
+    assert flat is not None
+    assert flatten_event(form.seen(flat)) == flatten_event(normalise(flat))
+    if not any(type(value) is dict for value in event.values()):
+        assert flat == event

@@ -62,7 +62,7 @@ CONFINED = {
     "matplotlib": ("cli/", "benchmarks/"),
     "duckdb": ("benchmarks/",),
     "re2": ("language/",),
-    "sigma": ("sigma_rules/",),
+    "sigma": ("sigma_rules/", "benchmarks/"),
     "yaml": ("sigma_rules/",),
     "pickle": (),
     "marshal": (),
