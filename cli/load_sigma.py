@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pubsub_cluster.sigma_rules.rules import Rule, RuleSet, Unloaded
 
 RULES_PER_CHUNK = 1_000
+SOURCES_SHOWN_MAX = 5
 LEVELS = ("critical", "high", "medium", "low", "informational", "")
 HEADERS = ("state", "rule", "level", "log source", "predicates", "stored as, or why not")
 PARSER_PACKAGES = ("sigma", "yaml")
@@ -112,11 +113,20 @@ def load_into(
     for rule in found.rules:
         if rule.id in refused:
             note(f"Refused {rule.where}: {rule.title}: {refused[rule.id]}")
-    sources = Counter(str(each.logsource) for each in found.not_applicable)
-    for source, count in sources.most_common():
-        note(f"Not applicable: {counted(count, 'rule')} of {source} (--logsources FILE maps it)")
+    _note_others(found)
     if refused or found.refused:
         raise SystemExit(EXIT_ERROR)
+
+
+def _note_others(found: RuleSet) -> None:
+    """Say which log sources have no mapping, the commonest ones."""
+    sources = Counter(str(each.logsource) for each in found.not_applicable)
+    for source, count in sources.most_common(SOURCES_SHOWN_MAX):
+        note(f"Not applicable: {counted(count, 'rule')} of {source}")
+    if sources:
+        unseen = len(sources) - SOURCES_SHOWN_MAX
+        more = f"{counted(unseen, 'more log source')} not shown; " if unseen > 0 else ""
+        note(f"  {more}--dry-run lists every rule, --logsources FILE maps log sources.")
 
 
 def _item(rule: Rule, owner: str | None) -> dict[str, Any]:
