@@ -1,8 +1,7 @@
 """The engine of this process as the matcher of a run over log files.
 
-All rules are subscribed, a layout is built before the first event, and built again once enough events were
-seen to choose by. A run asks about each projection once, so its own sample is all that statistics are taken
-from.
+All rules are subscribed, and one layout is built before the first event: rules are told apart by their gates,
+which are equalities, so a second layout from a sample of events would gain less than it costs.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.json_form import expression_to_json
 from pubsub_cluster.logs.detector import Answer, Event
 from pubsub_cluster.logs.rules import RuleBook
-
-SAMPLE_EVENTS_MIN = 1_024
-"""Distinct events after which the layout is built again."""
 
 
 class EngineLike(Protocol):
@@ -46,8 +42,6 @@ class EngineMatcher:
     def __init__(self, engine: EngineLike, book: RuleBook) -> None:
         self._engine = engine
         self._position: dict[int, int] = {}
-        self._seen_count = 0
-        self._is_settled = False
         position = 0
         while position < len(book.rules):
             try:
@@ -67,8 +61,4 @@ class EngineMatcher:
         offsets, positions = found.offsets.tolist(), self._position
         handles = found.handles.tolist()
         matches = [[positions[handle] for handle in handles[first:stop]] for first, stop in pairwise(offsets)]
-        self._seen_count += len(events)
-        if not self._is_settled and self._seen_count >= SAMPLE_EVENTS_MIN:
-            self._engine.rebuild()
-            self._is_settled = True
         return Answer(matches, found.refused)
