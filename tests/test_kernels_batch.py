@@ -45,8 +45,9 @@ def compiled(case: Case) -> tuple[Encoder, Encoder, LabelTests]:
 def lists_of(encoded: EncodedBatch) -> list[Any]:
     count = int(encoded.entry_start[-1])  # the arrays of entries may be longer
     entries = [encoded.entry_attribute[:count].tolist(), encoded.entry_label[:count].tolist()]
-    bits = [encoded.bit_start.tolist(), encoded.bit.tolist()]
-    return [encoded.event_count, encoded.entry_start.tolist(), *entries, *bits]
+    start = encoded.bit_start.tolist()
+    bits = [sorted(encoded.bit[a:b].tolist()) for a, b in itertools.pairwise(start)]  # any order
+    return [encoded.event_count, encoded.entry_start.tolist(), *entries, bits]
 
 
 def truths(encoded: EncodedBatch, tests: LabelTests) -> list[tuple[int, int, bool]]:
