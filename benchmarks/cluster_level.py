@@ -31,8 +31,9 @@ from pubsub_cluster.shm.owner import list_segments
 
 _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30
 SHM = Path("/dev/shm")
-IN_FLIGHT = 16
-"""Batches on their way: two tasks at each of two workers, of up to four batches each."""
+IN_FLIGHT = 64
+"""Batches on their way: two tasks at each of two workers, of up to eight batches each, and as many again that
+are being written, answered or read meanwhile, so that groups are full."""
 SINGLES_IN_FLIGHT = 64
 SINGLE_RATE = 1_000
 SINGLE_SECONDS = 5.0

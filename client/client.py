@@ -289,7 +289,7 @@ class Client:
         """Publish batches with up to `in_flight` of them on their way; yield their matches in order.
 
         Batches of up to a few thousand events are matched together while they wait for a worker: the more are
-        on their way, the less each of them costs (16 for batches of a thousand events and two workers).
+        on their way, the less each of them costs (64 for batches of a thousand events and two workers).
         A column's array must not change before its batch's matches are out: large buffers are not copied. The
         first batch that is refused as a whole raises its error and ends the stream.
         """

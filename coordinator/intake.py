@@ -28,7 +28,7 @@ SMALL_EVENTS_MAX = 64
 SMALL_SIZE_BYTES_MAX = 64 << 10
 GROUP_EVENTS_MAX = 512
 SMALL_COLUMNS_VALUES_MAX = 64 << 10
-GROUP_COLUMNS_VALUES_MAX = 128 << 10
+GROUP_COLUMNS_VALUES_MAX = 256 << 10
 WAITING_MAX = 4_096
 WAITING_SIZE_BYTES_MAX = 32 << 20
 BUSY_RETRY_AFTER_S = 0.005
@@ -89,14 +89,25 @@ class Publication(msgspec.Struct):
 
     @property
     def extent(self) -> int:
-        """How much of a group's room it takes: values of columns, events of rows."""
-        return self.form.value_count if self.form.is_dense else self.form.event_count
+        """How much of a group's room it takes: values of columns, events of rows.
+
+        An event of a single column counts twice: then the answer of a group fits into one page.
+        """
+        form = self.form
+        return max(form.value_count, 2 * form.event_count) if form.is_dense else form.event_count
 
 
 class Intake:
-    """Small publications in the order of their arrival."""
+    """Small publications in the order of their arrival.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    group_size_bytes_max : int
+        Most bytes of all buffers of a group: it has to fit into a chunk.
+    """
+
+    def __init__(self, group_size_bytes_max: int) -> None:
+        self._group_size_bytes_max = group_size_bytes_max
         self._waiting: deque[Publication] = deque()
         self._size_bytes = 0
 
@@ -141,6 +152,8 @@ class Intake:
             room = GROUP_COLUMNS_VALUES_MAX if first.form.is_dense else GROUP_EVENTS_MAX
             room -= first.extent
             while waiting and first.goes_with(waiting[0]) and waiting[0].extent <= room:
+                if size_bytes + waiting[0].size_bytes > self._group_size_bytes_max:
+                    break
                 room -= waiting[0].extent
                 size_bytes += waiting[0].size_bytes
                 group.append(waiting.popleft())

@@ -43,7 +43,7 @@ class PublishDesk:
         self._coordinator = coordinator
         self._batches = batches
         self._carry_out = carry_out
-        self.intake = Intake()
+        self.intake = Intake(coordinator.config.limits.batch_size_bytes_max)
 
     @property
     def idle(self) -> bool:

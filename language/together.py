@@ -15,7 +15,7 @@ from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import ERROR, MAGIC, REPLY, Buffer, Message
 
 REPLIES = "replies"
-TOGETHER_SIZE_BYTES_MAX = 64 << 10
+TOGETHER_SIZE_BYTES_MAX = 96 << 10
 """Buffers of answers that share a message; a client that keeps one of the answers keeps them all."""
 
 

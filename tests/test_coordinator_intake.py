@@ -21,6 +21,8 @@ from pubsub_cluster.language.errors import BusyError, CallerError, LimitError, P
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.protocol import Answer
 
+SIZE_BYTES_MAX = DEFAULT_LIMITS.batch_size_bytes_max
+
 
 def publication(
     number: int, events: list[dict[str, Any]], form: str = "msgpack", at: int | None = None
@@ -48,7 +50,7 @@ PUBLICATIONS = st.lists(
 
 @given(PUBLICATIONS)
 def test_groups_keep_the_order_and_mix_nothing(drawn: list[tuple[int, str, int | None, bool]]) -> None:
-    line = Intake()
+    line = Intake(SIZE_BYTES_MAX)
     made = []
     for number, (count, form, at, alone) in enumerate(drawn):
         made.append(publication(number, [{"x": number, "y": i} for i in range(count)], form, at))
@@ -70,7 +72,7 @@ def test_groups_keep_the_order_and_mix_nothing(drawn: list[tuple[int, str, int |
 
 
 def test_a_group_has_a_bounded_number_of_events() -> None:
-    line = Intake()
+    line = Intake(SIZE_BYTES_MAX)
     events = [{"x": 1}] * intake.SMALL_EVENTS_MAX
     for number in range(20):
         line.add(publication(number, events))
@@ -78,8 +80,31 @@ def test_a_group_has_a_bounded_number_of_events() -> None:
         assert sum(found.form.event_count for found in line.take()) <= intake.GROUP_EVENTS_MAX
 
 
+def test_a_group_has_no_more_bytes_than_a_batch() -> None:
+    events = [{"x": "a" * 100}]
+    size_bytes = publication(0, events).size_bytes
+    line = Intake(3 * size_bytes + 1)
+    for number in range(7):
+        line.add(publication(number, events))
+    assert [len(line.take()) for _ in range(3)] == [3, 3, 1]
+
+
+@pytest.mark.parametrize(("columns", "expected"), [(1, 4), (2, 4), (4, 2), (8, 1)])
+def test_a_group_of_columns_is_bounded_by_values_and_events(
+    columns: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "GROUP_COLUMNS_VALUES_MAX", 16)
+    header = {**DENSE, "columns": [{"name": str(name), "type": "int64"} for name in range(columns)]}
+    form = Form(header, [16] * columns)
+    line = Intake(SIZE_BYTES_MAX)
+    for number in range(5):
+        frames = [bytes(form.frame_bytes)]
+        line.add(Publication(("batch", "p", str(number)), Answer.HANDLES, False, None, form, frames, 16))
+    assert len(line.take()) == expected
+
+
 def test_members_of_a_failed_group_come_first_and_alone() -> None:
-    line = Intake()
+    line = Intake(SIZE_BYTES_MAX)
     for number in range(3):
         line.add(publication(number, [{"x": number}]))
     group = line.take()
@@ -102,7 +127,7 @@ def test_large_ones_and_columns_do_not_wait() -> None:
 
 def test_who_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "WAITING_MAX", 2)
-    line = Intake()
+    line = Intake(SIZE_BYTES_MAX)
     for number in range(2):
         line.add(publication(number, [{"x": 1}]))
     with pytest.raises(BusyError) as caught:
