@@ -117,9 +117,8 @@ def matches_from_reply(
         offsets = np.zeros(event_count + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
     elif answer is Answer.HANDLES:
-        offsets = _offsets(buffers, 0, event_count, match_count)
+        offsets, counts = _offsets(buffers, 0, event_count, match_count)
         handles = _array(buffers, 1, _HANDLE, match_count)
-        counts = offsets[1:] - offsets[:-1]
         if with_ids:
             ids = _ids(buffers, match_count)
     refused = _refused(header)
@@ -157,17 +156,22 @@ def _array(buffers: list[Buffer], buffer_idx: int, dtype: np.dtype[Any], count: 
     return np.frombuffer(buffers[buffer_idx], dtype=dtype)
 
 
-def _offsets(buffers: list[Buffer], buffer_idx: int, count: int, end: int) -> NDArray[np.int64]:
+def _offsets(
+    buffers: list[Buffer], buffer_idx: int, count: int, end: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a buffer of ascending offsets, and their differences."""
     offsets = _array(buffers, buffer_idx, _OFFSET, count + 1)
-    ascending = count < 2 or not (offsets[1:] < offsets[:-1]).any()
-    if offsets[0] != 0 or offsets[-1] != end or not ascending:
+    steps = offsets[1:] - offsets[:-1]
+    # Without sign: a step back is then larger than `end`, which no step of ascending offsets is.
+    largest = int(np.maximum.reduce(steps.view(np.uint64), initial=0))
+    if offsets[0] != 0 or offsets[-1] != end or largest > end:
         raise ProtocolError(f"the reply's offsets in buffer {buffer_idx} do not run from 0 to {end}")
-    return offsets
+    return offsets, steps
 
 
 def _ids(buffers: list[Buffer], match_count: int) -> list[str]:
     size_bytes = memoryview(buffers[3]).nbytes if len(buffers) > 3 else 0
-    offsets = _offsets(buffers, 2, match_count, size_bytes).tolist()
+    offsets = _offsets(buffers, 2, match_count, size_bytes)[0].tolist()
     data = bytes(buffers[3]) if len(buffers) > 3 else b""
     return [data[first:stop].decode() for first, stop in pairwise(offsets)]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ _TYPES = {np.dtype(np.int64): "int64", np.dtype(np.float64): "float64"} if _IS_L
 # What int64 holds, and is in the order of this machine.
 _INTEGERS = frozenset(map(np.dtype, "bhilqBHI")) - {np.dtype(np.uint64)} if _IS_LITTLE else frozenset()
 _ITEM_BYTES = 8
+_ARRAYS = {np.ndarray}
+_shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 _kept = threading.local()
 
 
@@ -63,19 +66,16 @@ def dense_columns(columns: dict[Any, Any], size_bytes_max: int) -> DenseColumns 
         return None
     values = list(columns.values())
     # A subclass (a masked array) may mean more than its values say.
-    if set(map(type, values)) != {np.ndarray}:
+    if set(map(type, values)) != _ARRAYS:
         return None
-    event_count = len(values[0]) if values[0].ndim == 1 else 0
+    shapes = set(map(_shape_of, values))
+    event_count = values[0].shape[0] if len(shapes) == 1 and values[0].ndim == 1 else 0
     wide_bytes = event_count * _ITEM_BYTES * len(values)
     if not event_count or wide_bytes > size_bytes_max:
         return None
-    shape = values[0].shape
-    if any([value.shape != shape for value in values]):
-        return None
-    dtypes = [value.dtype for value in values]
-    if wide_bytes >= NARROW_FROM_BYTES and _INTEGERS.issuperset(dtypes):
+    if wide_bytes >= NARROW_FROM_BYTES and _INTEGERS.issuperset(set(map(_dtype_of, values))):
         return _narrow(tuple(columns), values, event_count)
-    types = tuple([_TYPES.get(dtype) for dtype in dtypes])
+    types = tuple([_TYPES.get(value.dtype) for value in values])
     if None in types:
         return None
     texts = _texts(tuple(columns), types, event_count, _ITEM_BYTES)
