@@ -92,6 +92,14 @@ def test_columns_travel_together_too(cluster: Cluster) -> None:
         assert tasks(client) - before < EVENTS / 2, "they did not travel together"
 
 
+def test_more_bytes_than_a_chunk_holds_travel_in_several_groups(cluster: Cluster) -> None:
+    """Each is small, all that wait together are not: nobody is refused for the others' sake."""
+    with cluster.client() as client:
+        batches = [[{"x": at % EVENTS, "text": "t" * 30_000}] for at in range(200)]
+        found = publish_while_stopped(cluster, client, batches)
+        assert [matches.ids_of(0) for matches in found] == [[f"n{at % EVENTS}"] for at in range(200)]
+
+
 def test_columns_of_another_form_travel_apart(cluster: Cluster) -> None:
     with cluster.client() as client:
         batches: list[Any] = []
