@@ -21,8 +21,9 @@ from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.shm.code_space import LabelTests, build_code_spaces, gather_predicates
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.shm.slab import SPARE_BYTES, ChunkBuffers
+from pubsub_cluster.workers import dense
 from pubsub_cluster.workers.batch import EventBatch
-from pubsub_cluster.workers.dense import ColumnReader
+from pubsub_cluster.workers.dense import ColumnPlan, ColumnReader, DenseColumns, PickedColumns
 from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
@@ -188,6 +189,21 @@ def test_columns_are_read_where_they_lie(kind: str) -> None:
             assert batch.dense is not None
             raw = decode_payload(header, parts)
             assert lists_of(fast.encode_batch(batch)) == lists_of(fast.encode(raw))
+
+
+@pytest.mark.parametrize("picked", [[], [1]])
+def test_places_of_columns_are_forgotten(monkeypatch: pytest.MonkeyPatch, picked: list[int]) -> None:
+    """Texts lie elsewhere in each batch: what is remembered of that is bounded, whatever is picked."""
+    monkeypatch.setattr(dense, "_KNOWN_NUMBERS_MAX", 100)
+    plan = ColumnPlan([{"name": name, "type": "utf8"} for name in "abcdefgh"])
+    columns = PickedColumns(plan, picked, picked)
+    content = frozen(np.zeros(8, np.uint8))
+    for batch in range(50):
+        starts = tuple(range(batch, batch + 16))
+        buffers = ChunkBuffers(content, starts, (0,) * 16)
+        _, rows = columns.gather(DenseColumns(plan, buffers, buffers.sizes))
+        assert rows[:, 3:5].tolist() == [[starts[2 * at + 1], starts[2 * at]] for at in picked]
+        assert len(columns._known) <= 6
 
 
 def test_plain_columns_are_used_as_they_are() -> None:

@@ -43,6 +43,8 @@ _ITEM_BYTES = {kernels.INTEGERS: 8, kernels.DOUBLES: 8, kernels.BOOLEANS: 1, ker
 _has_nan = Settled(kernels.has_nan)
 _KNOWN_COLUMNS_MAX = 4_096
 """Columns of all that is remembered of payloads, so that wide ones are not remembered in numbers."""
+_KNOWN_NUMBERS_MAX = 4 * _KNOWN_COLUMNS_MAX
+"""Starts of buffers, and columns, of all that is remembered of chunks."""
 
 
 class _Places(NamedTuple):
@@ -157,6 +159,7 @@ class PickedColumns:
         self._places = list(zip(places, attributes, strict=True))
         self._buffers = sorted({buffer for place in places for buffer in place[2:]} - {kernels.NO_BUFFER})
         self._known: dict[tuple[int, ...], I8] = {}
+        self._known_numbers = 0
 
     def gather(self, dense: DenseColumns) -> tuple[U1, I8]:
         """Return `data` and `columns` as the kernels want them, valid as long as the buffers are."""
@@ -178,8 +181,11 @@ class PickedColumns:
                 (place.kind, attribute, of[place.valid], of[place.values], of[place.offsets], place.item)
                 for place, attribute in self._places
             ]
-            if (len(self._known) + 1) * len(rows) > _KNOWN_COLUMNS_MAX:
+            # What is remembered by is as long as all columns, also where few or none are picked.
+            self._known_numbers += len(of) + len(rows)
+            if self._known_numbers > _KNOWN_NUMBERS_MAX:
                 self._known.clear()
+                self._known_numbers = len(of) + len(rows)
             known = frozen(np.array(rows, np.int64).reshape(-1, kernels.COLUMN_WIDTH))
             self._known[starts] = known
         return known
