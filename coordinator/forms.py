@@ -21,7 +21,11 @@ from pubsub_cluster.language.protocol import Buffer, unpacked
 from pubsub_cluster.shm.slab import ChunkHead, chunk_head
 
 FORMS_MAX = 256
+FORMS_SIZE_BYTES_MAX = 1 << 20
+"""Of the texts of all that are kept: what is made of them takes ten times as much."""
 FORM_KEPT_SIZE_BYTES_MAX = 1 << 16
+HEADS_SIZE_BYTES_MAX = 1 << 18
+"""Of the heads that a form keeps, one for each number of batches that went together."""
 _ITEM_BYTES = {**INTEGER_BYTES, "float64": 8}
 
 
@@ -70,6 +74,7 @@ class Form:
             and set(map(type, sizes)) == {int}
         )
         self._heads: dict[int, ChunkHead] = {}
+        self._heads_size_bytes = 0
 
     def check(self, frames: Sequence[Buffer], limits: Limits) -> int:
         """Check the frames of a batch of this form; return the bytes of its buffers.
@@ -95,6 +100,10 @@ class Form:
         if known is None:
             header_json = orjson.dumps({**self.batch, "event_count": count * self.event_count})
             known = chunk_head(header_json, [count * self.part_bytes] * len(self.batch["columns"]))
+            self._heads_size_bytes += len(known.text)
+            if self._heads_size_bytes > HEADS_SIZE_BYTES_MAX:
+                self._heads.clear()
+                self._heads_size_bytes = len(known.text)
             self._heads[count] = known
         return known
 
@@ -111,6 +120,7 @@ class Forms:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._known: dict[tuple[bytes, bytes], Form] = {}
+        self._size_bytes = 0
 
     def of(self, batch: msgspec.Raw, sizes: msgspec.Raw | msgspec.UnsetType) -> Form:
         """Return the form of a request, its fields ``batch`` and ``sizes`` as they came.
@@ -133,10 +143,13 @@ class Forms:
         return form
 
     def _keep(self, key: tuple[bytes, bytes], form: Form) -> None:
-        if len(key[0]) + len(key[1]) <= FORM_KEPT_SIZE_BYTES_MAX:
-            if len(self._known) >= FORMS_MAX:
+        size_bytes = len(key[0]) + len(key[1])
+        if size_bytes <= FORM_KEPT_SIZE_BYTES_MAX:
+            if len(self._known) >= FORMS_MAX or self._size_bytes + size_bytes > FORMS_SIZE_BYTES_MAX:
                 self._known.clear()
+                self._size_bytes = 0
             self._known[key] = form
+            self._size_bytes += size_bytes
 
 
 def _read(field: bytes) -> Any:

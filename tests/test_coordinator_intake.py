@@ -220,3 +220,16 @@ def test_known_forms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [form_of(forms, {**DENSE, "event_count": count}) for count in range(1, 4)]
     assert form_of(forms, {**DENSE, "event_count": 3}) is known[2]
     assert form_of(forms, {**DENSE, "event_count": 1}) is not known[0]
+
+
+def test_known_forms_are_bounded_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    text_size_bytes = len(msgspec.json.encode(DENSE)) + len(msgspec.json.encode([16]))
+    monkeypatch.setattr(forms_module, "FORMS_SIZE_BYTES_MAX", 2 * text_size_bytes)
+    forms = Forms(DEFAULT_LIMITS)
+    known = [form_of(forms, {**DENSE, "event_count": count}, [16]) for count in range(1, 4)]
+    assert form_of(forms, {**DENSE, "event_count": 3}, [16]) is known[2]
+    assert form_of(forms, {**DENSE, "event_count": 1}, [16]) is not known[0]
+    monkeypatch.setattr(forms_module, "HEADS_SIZE_BYTES_MAX", 2 * len(known[1].head(2).text))
+    heads = [known[1].head(count) for count in (2, 3, 4)]
+    assert known[1].head(4) is heads[2]
+    assert known[1].head(2) == heads[0] and known[1].head(2) is not heads[0]
