@@ -19,7 +19,7 @@ _grow_tries = Settled(kernels.grow_tries)
 _link_states = Settled(kernels.link_states)
 
 FOLDED_MAX = 0x1F000
-"""No code point from here on folds to another; `tests/test_kernels_automaton.py` looks at all."""
+"""No code point from here on folds to another; `tests/test_workers_texts.py` looks at all."""
 
 FILTERS_MAX = 256
 """Machines beyond this many share a filter that never skips: it takes memory of its own."""
