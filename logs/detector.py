@@ -14,21 +14,20 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
-import orjson
 
 from pubsub_cluster.language.errors import EventError, PubSubError
 from pubsub_cluster.language.events import EventReader
 from pubsub_cluster.language.expression import Expression
-from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.naive import Values
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
-from pubsub_cluster.logs.projection import Projection
+from pubsub_cluster.logs.projection import Projection, is_inexact, roots_of, text_of
 from pubsub_cluster.sigma_rules.events import Normaliser
 
 REMEMBERED_MAX = 1 << 17
 """Distinct projections whose matches are remembered, in each of two halves."""
 DIGEST_SIZE_BYTES = 16
-_UNUSUAL, _NESTED = frozenset({dict, list, float}), frozenset({dict, list})
+_NESTED = frozenset({dict, list})
 
 Event = dict[str, Any]
 
@@ -95,6 +94,10 @@ class EventForm:
     renamed : mapping of str to str, optional
         Attributes to rename, where the event has no attribute of the new name.
     limits : Limits
+
+    Attributes
+    ----------
+    renamed : dict of str to str
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class EventForm:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._normaliser = normaliser
-        self._renamed = dict(renamed or {})
+        self.renamed = dict(renamed or {})
         self._reader = EventReader(limits=limits)
         self._plain = Normaliser(aliases=())
 
@@ -124,12 +127,21 @@ class EventForm:
             The line is no event.
         """
         event = parse_line(line)
-        if event is None:
-            return None
-        kinds = set(map(type, event.values()))
-        if not _UNUSUAL.isdisjoint(kinds):
-            event = self._usual(event, kinds, line)
-        for old, new in self._renamed.items():
+        return None if event is None else self.flattened(event, line)
+
+    def flattened(self, event: Event, line: bytes) -> Event:
+        """Return the event of a line flat and renamed, and its integers exact.
+
+        Raises
+        ------
+        EventError
+            Two entries of the event have one name, or it is nested too deeply.
+        """
+        if is_inexact(event.values()):
+            event = msgspec.json.decode(line)
+        if any(map(_is_deep, event.values())):
+            event = self._without_objects(event)
+        for old, new in self.renamed.items():
             if event.get(old) is not None and event.get(new) is None:
                 event[new] = event.pop(old)
         return event
@@ -157,14 +169,7 @@ class EventForm:
         """Return the canonical values of a flat event, or of a part of one."""
         return self._reader.flatten(self.seen(dict(event)))
 
-    def _usual(self, event: Event, kinds: set[type], line: bytes) -> Event:
-        """Return an event whose values are scalars and lists of scalars, and whose integers are exact."""
-        values = event.values()
-        if float in kinds and any(type(value) is float and abs(value) > INT64_MAX for value in values):
-            event = msgspec.json.decode(line)
-        lists = [value for value in values if type(value) is list] if list in kinds else []
-        if dict not in kinds and not any(map(_is_deep, lists)):
-            return event
+    def _without_objects(self, event: Event) -> Event:
         if self._normaliser is not None:
             return self._plain.normalise(event)
         flat = self._reader.flatten(event)
@@ -198,6 +203,7 @@ class Detector:
     ) -> None:
         self.tally = Tally()
         self._projection = Projection(expressions, form.values, form.sources())
+        self._roots = self._projection.roots.union(form.renamed, *map(roots_of, form.renamed))
         self._match = match
         self._on_bad = on_bad
         self._form = form
@@ -213,9 +219,15 @@ class Detector:
         found: dict[bytes, tuple[int, ...]] = {}
         for line in block.lines:
             try:
-                keys.append(self._key(line, found, fresh))
+                event = parse_line(line)
+                keys.append(None if event is None else self._key(line, event, found, fresh))
             except EventError as error:
                 keys.append(error)
+                continue
+            if event is None:
+                self.tally.blank_count += 1
+            else:
+                self.tally.event_count += 1
         refused = self._ask(fresh, found)
         for number, key in enumerate(keys, start=block.first_line):
             if key is None:
@@ -229,22 +241,32 @@ class Detector:
                 self._refuse(block.file, number, refused[key])
 
     def _key(
-        self, line: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]
+        self,
+        line: bytes,
+        event: Event,
+        found: dict[bytes, tuple[int, ...]],
+        fresh: dict[bytes, Event],
     ) -> bytes | None:
         """Return the digest of an event's projection; None where no rule can hold.
 
         What is known of it goes to `found`, what is not to `fresh`.
         """
-        event = self._form.flat(line)
-        if event is None:
-            self.tally.blank_count += 1
-            return None
-        self.tally.event_count += 1
-        kind = self._projection.class_of(tuple(map(event.get, self._projection.gate_attributes)))
+        is_flat = not self._roots.isdisjoint(event)
+        if is_flat:
+            event = self._form.flattened(event, line)
+        kind = self._projection.class_of(list(map(event.get, self._projection.gate_attributes)))
         if not kind.candidates:
             return None
+        names: Sequence[str] = kind.fields
+        values = list(map(event.get, names))
         is_whole = kind.may_hold_anywhere(line)
-        key = _digest(event if is_whole else list(map(event.get, kind.fields)))
+        if is_whole or (float in map(type, values) and is_inexact(values)):
+            if not is_flat:
+                event = self._form.flattened(event, line)
+            names = list(event) if is_whole else names
+            values = list(map(event.get, names))
+        text = text_of([names, values] if is_whole else values)
+        key = blake2b(text, digest_size=DIGEST_SIZE_BYTES).digest()
         if key in found or key in fresh:
             return key
         known = self._newer.get(key)
@@ -253,12 +275,9 @@ class Detector:
         if known is not None:
             found[key] = known
             return key
-        names = event if is_whole else kind.fields
-        try:
-            fresh[key] = self._form.seen({name: event[name] for name in names if name in event})
-        except EventError:
-            self.tally.event_count -= 1
-            raise
+        fresh[key] = self._form.seen(
+            {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        )
         return key
 
     def _ask(
@@ -292,13 +311,7 @@ class Detector:
         self._on_bad(BadLine(file, line, error))
 
 
-def _digest(values: Any) -> bytes:
-    try:
-        text = orjson.dumps(values)
-    except TypeError:  # an integer beyond 64 bits
-        text = repr(values).encode(errors="surrogatepass")
-    return blake2b(text, digest_size=DIGEST_SIZE_BYTES).digest()
-
-
-def _is_deep(values: list[Any]) -> bool:
-    return not _NESTED.isdisjoint(map(type, values))
+def _is_deep(value: Any) -> bool:
+    """Say whether a value is an object, or a list of other than scalars."""
+    kind = type(value)
+    return kind is dict or (kind is list and not _NESTED.isdisjoint(map(type, value)))

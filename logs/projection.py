@@ -15,10 +15,13 @@ projection as on the event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from pubsub_cluster.language.expression import And, Atom, Expression, Not, Operator
+from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.language.naive import Test, Values, compile_expression
 from pubsub_cluster.language.text_literals import LineTest, line_sieve
 
@@ -61,6 +64,13 @@ class Projection:
         From attributes of an event as it came to the canonical values that rules see.
     sources : mapping of str to tuple of str
         Attributes of the event as it came that a rule's attribute may be taken from, itself not among them.
+
+    Attributes
+    ----------
+    gate_attributes : tuple of str
+    roots : frozenset of str
+        Names under which an event may have an object that holds an attribute of some rule: of ``a.b`` it
+        is ``a``.
     """
 
     def __init__(
@@ -79,18 +89,21 @@ class Projection:
         self._gates: list[tuple[Test, list[int]]] = [
             (compile_expression(And(gate)), positions) for gate, positions in by_gate.items()
         ]
-        self._classes: dict[str, SourceClass] = {}
+        read_names = {name for each in expressions for name in attributes_of(each) if name is not None}
+        read_names.update(*(sources.get(name, ()) for name in tuple(read_names)))
+        self.roots = frozenset(root for name in read_names for root in roots_of(name))
+        self._classes: dict[bytes, SourceClass] = {}
         self._sieves: dict[tuple[Atom, ...], LineTest] = {}
 
-    def class_of(self, gate_values: tuple[Any, ...]) -> SourceClass:
+    def class_of(self, gate_values: Sequence[Any]) -> SourceClass:
         """Return the class of an event.
 
         Parameters
         ----------
-        gate_values : tuple
+        gate_values : sequence
             The event's values of `gate_attributes`, in that order, as they came; None where one is missing.
         """
-        key = repr(gate_values)  # 1, 1.0 and True are equal for Python, and not for a rule
+        key = text_of(gate_values)
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= CLASSES_MAX:
@@ -98,9 +111,13 @@ class Projection:
             found = self._classes[key] = self._made(gate_values)
         return found
 
-    def _made(self, gate_values: tuple[Any, ...]) -> SourceClass:
-        values = self._read(dict(zip(self.gate_attributes, gate_values, strict=True)))
-        candidates = sorted(i for test, positions in self._gates if test(values) for i in positions)
+    def _made(self, gate_values: Sequence[Any]) -> SourceClass:
+        if is_inexact(gate_values):
+            # What the event says exactly is not known here, so any rule may hold.
+            candidates = list(range(len(self._atoms)))
+        else:
+            values = self._read(dict(zip(self.gate_attributes, gate_values, strict=True)))
+            candidates = sorted(i for test, positions in self._gates if test(values) for i in positions)
         read: set[str] = set()
         anywhere: dict[Atom, None] = {}
         for i in candidates:
@@ -118,6 +135,27 @@ class Projection:
         if found is None:
             found = self._sieves[atoms] = line_sieve(atoms) or (lambda line: True)
         return found
+
+
+def text_of(values: Sequence[Any]) -> bytes:
+    """Return a text that differs where JSON values do: 1, 1.0 and true are three, though equal for Python."""
+    try:
+        return orjson.dumps(values)
+    except TypeError:  # an integer beyond 64 bits
+        return repr(values).encode(errors="surrogatepass")
+
+
+def is_inexact(values: Iterable[Any]) -> bool:
+    """Say whether a number may be another one in the line: the decoder rounds integers beyond 64 bits."""
+    return any(type(value) is float and abs(value) > INT64_MAX for value in values)
+
+
+def roots_of(name: str) -> Iterator[str]:
+    """Return the names that an object may have which holds the attribute: ``a`` and ``a.b`` for ``a.b.c``."""
+    at = name.find(".")
+    while at >= 0:
+        yield name[:at]
+        at = name.find(".", at + 1)
 
 
 def atoms_of(expression: Expression) -> Iterator[Atom]:

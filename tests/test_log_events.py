@@ -256,6 +256,29 @@ def test_bad_lines_are_told_and_cost_themselves_only() -> None:
     assert (tally.event_count, tally.blank_count, tally.bad_count) == (1, 2, 4)
 
 
+def test_integers_beyond_64_bits_are_told_apart() -> None:
+    """The fast decoder rounds them, also in the attributes of gates."""
+    rules = [parse_text(f'id = "{number}" AND n = "{number}"') for number in (2**65, 2**65 + 1, 2**65 + 2)]
+    events = [{"id": n, "n": m} for n in (2**65, 2**65 + 1, 2**65 + 2) for m in (n, n, 2**65 + 3)]
+    found, _, _, _ = run(rules, lines_of(*events), EventForm(Normaliser()))
+    assert found == [(1, (0,)), (2, (0,)), (4, (1,)), (5, (1,)), (7, (2,)), (8, (2,))]
+
+
+def test_only_objects_that_hold_something_read_are_looked_into() -> None:
+    projection = Projection(
+        [parse_text("a.b.c = 1"), parse_text('d = "x"')], EventForm().values, {"d": ("e.f",)}
+    )
+    assert projection.roots == {"a", "a.b", "e"}
+    nested = [
+        {"a": {"b": {"c": 1}}},
+        {"a": [{"b.c": 1}]},
+        {"d": {"x": 1}, "a.b": {"c": 1}},
+        {"d": ["x", [1]]},
+    ]
+    rules = [parse_text("a.b.c = 1"), parse_text('d = "x"')]
+    assert run(rules, lines_of(*nested))[0] == [(1, (0,)), (2, (0,)), (3, (0,)), (4, (1,))]
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_cluster.logs.detector.REMEMBERED_MAX", 2)
     events = [{"channel": "p", "n": n} for n in (1, 2, 3, 4, 5, 6, 1, 6)]

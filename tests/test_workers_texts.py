@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import sys
 
 import numpy as np
@@ -245,3 +246,20 @@ def test_overlapping_needles_and_a_large_text() -> None:
     bits = TextBits([*held, stars, nested])
     _, bit = bits.evaluate(RawBatch(1, {"a": entries_of([(0, "aA" * (1 << 19))])}, {}))
     assert sorted(bit.tolist()) == list(range(len(held)))
+
+
+@given(
+    st.lists(st.sampled_from([*"0159afF.:%/ ", "::", "255", "01", "ffff", "1.2.3.4", "é", "٣", "\0"])).map(
+        "".join
+    )
+)
+def test_addresses_are_what_the_standard_library_takes(text: str) -> None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        expected = []
+    else:
+        expected = [bit for bit, version in enumerate((4, 6)) if address.version == version]
+    assert text_search.Networks([(0, "0.0.0.0/0"), (1, "::/0")]).bits_of(text) == expected
+    host = [(2, text)] if expected else []
+    assert text_search.Networks(host).bits_of(text) == [2] * len(host)

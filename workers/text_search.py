@@ -9,6 +9,7 @@ once.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
@@ -126,17 +127,30 @@ class Networks:
 
     def bits_of(self, text: str) -> list[int]:
         """Return the bits of the networks that an address lies in; none if the text is no address."""
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
+        if not self._bits:
             return []
-        version, number = address.version, int(address)
+        version, number = _address(text)
         return [
             bit
             for (of_version, host_bits), table in self._bits.items()
             if of_version == version
             for bit in table.get(number >> host_bits, ())
         ]
+
+
+def _address(text: str) -> tuple[int, int]:
+    """Return version and number of an address; version 0 for any other text.
+
+    The system's parser takes what `ipaddress` takes, but for the zone of an IPv6 address, in a tenth of the
+    time; logs are full of addresses.
+    """
+    version, family = (6, socket.AF_INET6) if ":" in text else (4, socket.AF_INET)
+    try:
+        if "%" in text:
+            return version, int(ipaddress.ip_address(text))
+        return version, int.from_bytes(socket.inet_pton(family, text), "big")
+    except (OSError, ValueError):  # a NUL, or what UTF-8 cannot write, is a ValueError
+        return 0, 0
 
 
 class TextSearch:
