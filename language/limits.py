@@ -9,6 +9,16 @@ from pubsub_cluster.language.errors import LimitError
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
+LIKE_SEGMENT_MAX = 256
+"""Characters between two stars of a ``like`` pattern, where a ``?`` stands among them."""
+LIKE_SEGMENTS_MAX = 4_096
+"""Of all such segments of a pattern together: each is compiled."""
+PATTERN_MEMORY_BYTES_MAX = 2 << 20
+"""RE2 holds a compiled pattern and its cache of states within this."""
+PATTERN_STEPS_MAX = 4_096
+"""Instructions of a compiled regular expression, a class of characters being one: where the cache of states
+does not help, a character of a text costs as many, of some 15 ns each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

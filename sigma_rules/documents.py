@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 SUFFIXES = frozenset({".yml", ".yaml"})
 FILE_SIZE_BYTES_MAX = 4 << 20
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
 
 
 class Document(NamedTuple):
@@ -69,8 +71,8 @@ def _archive(path: Path) -> Iterator[Document]:
                 yield Document(where, None, _too_large(member.file_size))
                 continue
             try:
-                data = archive.read(member)
-            except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+                data = archive.read(member)  # no more than its `file_size`, whatever it is unpacked to
+            except _UNREADABLE as error:
                 yield Document(where, None, f"the archive cannot give it: {error}")
                 continue
             yield from _documents(where, data)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_cluster.language.errors import ExpressionError
+from pubsub_cluster.language import text_match
+from pubsub_cluster.language.errors import ExpressionError, LimitError
+from pubsub_cluster.language.limits import LIKE_SEGMENT_MAX, LIKE_SEGMENTS_MAX, PATTERN_STEPS_MAX
 from pubsub_cluster.language.predicate import Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.text_match import TextTest, compile_like, compile_matches, compile_text
 from pubsub_cluster.language.values import fold
@@ -85,10 +87,55 @@ def test_like_cases(pattern: str, text: str, holds: bool) -> None:
     assert text_test("like", pattern)(text) is holds
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.text("ab*??*", max_size=12), st.text("ab\n", max_size=14))
+def test_like_with_runs_of_both_wildcards(pattern: str, text: str) -> None:
+    assert compile_like(pattern)(text) == like_oracle(pattern, text)
+
+
 def test_like_stays_linear() -> None:
-    text = "a" * 100_000
-    assert compile_like("*a" * 200 + "*b")(text) is False
-    assert compile_like("*?a" * 200 + "*b")(text) is False
+    text = "a" * 1_000_000
+    for pattern in (
+        "*a" * 10_000 + "*b*",
+        "*?a" * 10_000 + "*b*",
+        "*?" * 10_000 + "b*",
+        "a?" * 10_000 + "*b*",
+        "*" + "a?" * 10_000 + "b",
+        "*a?a" * (LIKE_SEGMENTS_MAX // 3) + "*b*",
+        f"*{'a' * (LIKE_SEGMENT_MAX - 2)}?b*",
+        f"*{'a' * 500_000}b*",
+    ):
+        assert compile_like(pattern)(text) is False
+        assert compile_like(pattern)(text + "b") is True
+    assert compile_like("*?" * 10_000)(text[:9_999]) is False
+    assert compile_like("*?" * 10_000)(text[:10_000]) is True
+
+
+@pytest.mark.parametrize(
+    ("pattern", "seen"),
+    [
+        (f"*{'a' * (LIKE_SEGMENT_MAX - 1)}?b*", LIKE_SEGMENT_MAX + 1),
+        ("*a?b" * 10_000 + "*", LIKE_SEGMENTS_MAX + 2),
+    ],
+)
+def test_like_patterns_whose_cost_would_multiply_are_refused(pattern: str, seen: int) -> None:
+    with pytest.raises(LimitError, match="LIKE pattern") as refused:
+        compile_like(pattern)
+    assert (refused.value.seen, refused.value.fields["limit_name"]) == (seen, "like_segment_max")
+
+
+def test_regular_expressions_with_too_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = "|".join(f".{{1,900}}{letter}" for letter in "abcdefghij")
+    with pytest.raises(LimitError, match="regular expression") as refused:
+        compile_matches(many)
+    assert refused.value.fields["limit_name"] == "pattern_steps_max"
+    assert isinstance(refused.value.seen, int) and refused.value.seen > PATTERN_STEPS_MAX
+    # A class is one step, however many bytes it is spelt by: what is no Latin-1 counts as any other.
+    monkeypatch.setattr(text_match, "PATTERN_STEPS_MAX", 20)
+    for pattern in (r"\p{L}+x", r"[\x{1680}-\x{2000}é]x", r"\\x{3}", "[\u0430-\u044f]x"):
+        assert compile_matches(pattern)("") is False
+    with pytest.raises(LimitError):
+        compile_matches(r"\\x{168}")
 
 
 @settings(max_examples=100, deadline=None)
