@@ -162,9 +162,10 @@ def _offsets(
     """Return a buffer of ascending offsets, and their differences."""
     offsets = _array(buffers, buffer_idx, _OFFSET, count + 1)
     steps = offsets[1:] - offsets[:-1]
-    # Without sign: a step back is then larger than `end`, which no step of ascending offsets is.
-    largest = int(np.maximum.reduce(steps.view(np.uint64), initial=0))
-    if offsets[0] != 0 or offsets[-1] != end or largest > end:
+    # Without sign: a step back is then larger than `end`, which no step of ascending offsets is. Where there
+    # is one step only, it is as good as its ends.
+    ascending = count < 2 or int(np.maximum.reduce(steps.view(np.uint64))) <= end
+    if offsets[0] != 0 or offsets[-1] != end or not ascending:
         raise ProtocolError(f"the reply's offsets in buffer {buffer_idx} do not run from 0 to {end}")
     return offsets, steps
 
