@@ -30,6 +30,7 @@ _PLAIN_RUN = re.compile(r"[ !#-)+-.0->@-\[\]-~]+")
 _PART_OF_A_FLOAT = re.compile(r"[-+0-9.einfa]*", re.IGNORECASE)
 # Escapes of ASCII, and of the two other characters that fold to an ASCII letter.
 _ESCAPES = r"\\u00[2-7]|\\u017[fF]|\\u212[aA]"
+_ESCAPE_LITERALS = (*(f"\\u00{digit}" for digit in "234567"), "\\u017f", "\\u212a")
 
 LineTest = Callable[[bytes], bool]
 
@@ -47,6 +48,31 @@ def line_sieve(atoms: Iterable[Atom]) -> LineTest | None:
     callable of bytes to bool, or None
         None where nothing can be told from the line: a regular expression, or a literal without a plain run.
     """
+    needed = _runs(atoms)
+    if needed is None:
+        return None
+    if not needed:
+        return lambda line: False
+    options = re2.Options()
+    options.max_mem = SIEVE_MEMORY_BYTES_MAX
+    pattern = "|".join(re2.escape(run) for run in needed)
+    search = re2.compile(f"(?i:{pattern})|{_ESCAPES}", options).search
+    return lambda line: search(line) is not None
+
+
+def line_literals(atoms: Iterable[Atom]) -> list[bytes] | None:
+    """Return literals of which a line in ASCII holds one, in some case, if `line_sieve` lets it pass.
+
+    In lower case, ASCII. None where `line_sieve` has no test; none of them where it lets nothing pass.
+    """
+    runs = _runs(atoms)
+    if not runs:
+        return None if runs is None else []
+    return [run.encode() for run in (*runs, *_ESCAPE_LITERALS)]
+
+
+def _runs(atoms: Iterable[Atom]) -> list[str] | None:
+    """Return the plain runs, in lower case, of which one is in every line that counts; None: not known."""
     runs: set[str] = set()
     for atom in atoms:
         if atom.operator not in _LITERAL_OPERATORS:
@@ -56,15 +82,8 @@ def line_sieve(atoms: Iterable[Atom]) -> LineTest | None:
             if run is None:
                 return None
             runs.add(run.lower())
-    if not runs:
-        return lambda line: False
     # A run that has another one in it adds nothing.
-    needed = sorted(run for run in runs if not any(other != run and other in run for other in runs))
-    options = re2.Options()
-    options.max_mem = SIEVE_MEMORY_BYTES_MAX
-    pattern = "|".join(re2.escape(run) for run in needed)
-    search = re2.compile(f"(?i:{pattern})|{_ESCAPES}", options).search
-    return lambda line: search(line) is not None
+    return sorted(run for run in runs if not any(other != run and other in run for other in runs))
 
 
 def _plain_run(literal: str) -> str | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pubsub_cluster.language.errors import EventError, PubSubError
+from pubsub_cluster.language.errors import EventError, LimitError, PubSubError
 from pubsub_cluster.language.events import EventReader
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
@@ -23,6 +24,7 @@ from pubsub_cluster.language.naive import Values
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
 from pubsub_cluster.logs.projection import Projection, is_inexact, roots_of, text_of
 from pubsub_cluster.sigma_rules.events import Normaliser
+from pubsub_cluster.workers.line_sieve import LITERAL_BYTES_MIN, LineSieve
 
 REMEMBERED_MAX = 1 << 17
 """Distinct projections whose matches are remembered, in each of two halves."""
@@ -204,6 +206,9 @@ class Detector:
         self.tally = Tally()
         self._projection = Projection(expressions, form.values, form.sources())
         self._roots = self._projection.roots.union(form.renamed, *map(roots_of, form.renamed))
+        literals = self._projection.literals
+        is_useful = literals and min(map(len, literals)) >= LITERAL_BYTES_MIN
+        self._sieve = LineSieve(literals) if literals and is_useful else None
         self._match = match
         self._on_bad = on_bad
         self._form = form
@@ -217,10 +222,11 @@ class Detector:
         keys: list[bytes | PubSubError | None] = []
         fresh: dict[bytes, Event] = {}
         found: dict[bytes, tuple[int, ...]] = {}
-        for line in block.lines:
+        passing = repeat(True) if self._sieve is None else self._sieve.passing(block.lines)
+        for line, passes in zip(block.lines, passing, strict=False):
             try:
                 event = parse_line(line)
-                keys.append(None if event is None else self._key(line, event, found, fresh))
+                keys.append(None if event is None else self._key(line, event, passes, found, fresh))
             except EventError as error:
                 keys.append(error)
                 continue
@@ -244,12 +250,14 @@ class Detector:
         self,
         line: bytes,
         event: Event,
+        passes: bool,
         found: dict[bytes, tuple[int, ...]],
         fresh: dict[bytes, Event],
     ) -> bytes | None:
         """Return the digest of an event's projection; None where no rule can hold.
 
-        What is known of it goes to `found`, what is not to `fresh`.
+        Without `passes` no predicate on any attribute holds. What is known of it goes to `found`, what is not
+        to `fresh`.
         """
         is_flat = not self._roots.isdisjoint(event)
         if is_flat:
@@ -259,7 +267,7 @@ class Detector:
             return None
         names: Sequence[str] = kind.fields
         values = list(map(event.get, names))
-        is_whole = kind.may_hold_anywhere(line)
+        is_whole = passes and kind.may_hold_anywhere(line)
         if is_whole or (float in map(type, values) and is_inexact(values)):
             if not is_flat:
                 event = self._form.flattened(event, line)
@@ -290,7 +298,7 @@ class Detector:
         step = self._limits.events_per_batch_max
         for first in range(0, len(keys), step):
             some = keys[first : first + step]
-            answer = self._match([fresh[key] for key in some])
+            answer = self._answer([fresh[key] for key in some])
             for i, key in enumerate(some):
                 if i in answer.refused:
                     refused[key] = answer.refused[i]
@@ -299,6 +307,18 @@ class Detector:
                 found[key] = self._lists.setdefault(rules, rules)
                 self._remember(key, found[key])
         return refused
+
+    def _answer(self, events: list[Event]) -> Answer:
+        """Match a batch, in parts if it is too much for one."""
+        try:
+            return self._match(events)
+        except LimitError as error:
+            if len(events) == 1:
+                return Answer([()], {0: error})
+        middle = len(events) // 2
+        parts = self._answer(events[:middle]), self._answer(events[middle:])
+        refused = {**parts[0].refused, **{middle + i: error for i, error in parts[1].refused.items()}}
+        return Answer([*parts[0].matches, *parts[1].matches], refused)
 
     def _remember(self, key: bytes, rules: tuple[int, ...]) -> None:
         if len(self._newer) >= REMEMBERED_MAX:

@@ -23,7 +23,7 @@ import orjson
 from pubsub_cluster.language.expression import And, Atom, Expression, Not, Operator
 from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.language.naive import Test, Values, compile_expression
-from pubsub_cluster.language.text_literals import LineTest, line_sieve
+from pubsub_cluster.language.text_literals import LineTest, line_literals, line_sieve
 
 GATE_ATTRIBUTES_MAX = 3
 GATE_SHARE_MIN = 0.1
@@ -71,6 +71,8 @@ class Projection:
     roots : frozenset of str
         Names under which an event may have an object that holds an attribute of some rule: of ``a.b`` it
         is ``a``.
+    literals : list of bytes or None
+        As `line_literals` of the predicates on any attribute, of all rules together.
     """
 
     def __init__(
@@ -92,6 +94,8 @@ class Projection:
         read_names = {name for each in expressions for name in attributes_of(each) if name is not None}
         read_names.update(*(sources.get(name, ()) for name in tuple(read_names)))
         self.roots = frozenset(root for name in read_names for root in roots_of(name))
+        atoms = (atom for each in self._atoms for atom in each if atom.attribute is None)
+        self.literals = line_literals(dict.fromkeys(atoms))
         self._classes: dict[bytes, SourceClass] = {}
         self._sieves: dict[tuple[Atom, ...], LineTest] = {}
 

@@ -19,6 +19,7 @@ from pubsub_cluster.language.errors import EventError
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.expression import Atom, Expression, Operator
 from pubsub_cluster.language.json_form import expression_from_json
+from pubsub_cluster.language.limits import check_limit
 from pubsub_cluster.language.naive import NaiveMatcher
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.language.text_literals import line_sieve
@@ -277,6 +278,24 @@ def test_only_objects_that_hold_something_read_are_looked_into() -> None:
     ]
     rules = [parse_text("a.b.c = 1"), parse_text('d = "x"')]
     assert run(rules, lines_of(*nested))[0] == [(1, (0,)), (2, (0,)), (3, (0,)), (4, (1,))]
+
+
+def test_a_batch_that_is_too_much_is_asked_in_parts() -> None:
+    bad: list[BadLine] = []
+    naive = NaiveRules(RULES)
+
+    def narrow(events: list[Event]) -> Answer:
+        size = sum(event["n"] for event in events)
+        check_limit("batch_size_bytes_max", size, 10, "size of a batch", "Split the batch.")
+        return naive(events)
+
+    detector = Detector(RULES, narrow, bad.append, EventForm())
+    lines = lines_of(*({"channel": "p", "n": n} for n in (6, 1, 12, 7, 5, 8, 11)))
+    assert [tuple(each) for each in detector.matches_of(Block("f", 1, lines, 0.0))] == [
+        (line, (2,)) for line in (1, 4, 6)
+    ]
+    assert [each.line for each in bad] == [3, 7]
+    assert detector.tally.event_count == 5
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
