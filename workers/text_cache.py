@@ -66,10 +66,10 @@ class TextCache:
         bits_used = int(table.bit_start[texts_used])
         size_bytes = heap_used + heap_bytes + 4 * (bits_used + bit_count)
         if texts_used + count > TEXTS_MAX or size_bytes > SIZE_BYTES_MAX:
-            self.table = _empty(
-                max(_TEXTS_MIN, count), max(_HEAP_BYTES_MIN, heap_bytes), max(_BITS_MIN, bit_count), stamp
-            )
-            return
+            # The room stays: to grow into it again would copy everything several times.
+            texts_used = heap_used = bits_used = 0
+            table.state[:2] = 0
+            table.slot.fill(-1)
         sizes = (
             _grown(len(table.word), texts_used + count),
             _grown(len(table.heap), heap_used + heap_bytes),
