@@ -7,9 +7,9 @@ hold; the others are false whatever else the event says. So matches are a functi
 and of the attributes that the candidates read: its *projection*. The attributes of the gates are found in
 the rules; no name is known here.
 
-Predicates on any attribute would make every event its own projection. A sieve over the raw line
-(`pubsub_cluster.language.text_literals`) tells where none of them can hold; there they are as false on the
-projection as on the event.
+Predicates on any attribute would make every event its own projection. Sieves over the raw line tell where
+none of them can hold, first those of no rule (`pubsub_cluster.workers.line_sieve`), then those of no candidate
+(`pubsub_cluster.language.text_literals`); there they are as false on the projection as on the event.
 """
 
 from __future__ import annotations
