@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEVELS = ("critical", "high", "medium", "low", "informational")
 BAD_LINES_SHOWN_MAX = 20
 REFUSALS_SHOWN_MAX = 20
+COMPILER = "libllvmlite"
+"""Loads the kernels, and is then done with."""
 CSV_FIELDS = ("rule_id", "title", "level", "tags", "file", "line")
 
 
@@ -153,13 +155,16 @@ class _Run:
         from pubsub_cluster.logs.detector import Detector
         from pubsub_cluster.logs.matching import EngineMatcher
         from pubsub_cluster.logs.report import Totals
-        from pubsub_cluster.shm.memory import give_back_memory
+        from pubsub_cluster.shm.memory import give_back_code, give_back_memory
 
-        matcher = EngineMatcher(Engine(), self.book)
+        engine = Engine(sampling=False)
+        give_back_code(COMPILER)
+        matcher = EngineMatcher(engine, self.book)
         # What loading leaves is here to stay: collections need not look at it again.
         gc.collect()
         gc.freeze()
         give_back_memory()
+        give_back_code(COMPILER)
         self.totals = Totals(self.book.rules)
         return Detector(self.book.expressions, matcher, self.on_bad, self.book.form(renamed, table))
 

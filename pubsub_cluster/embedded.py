@@ -43,6 +43,8 @@ class Engine:
         Subscriptions ever made, removed and replaced ones included.
     injected_clock : bool
         Judge validity by the ``at`` of each `publish` instead of the system's clock.
+    sampling : bool
+        Keep a sample of the events for the next `rebuild`.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Engine:
         limits: Limits = DEFAULT_LIMITS,
         rows_max: int = PRIVATE_ROWS_MAX,
         injected_clock: bool = False,
+        sampling: bool = True,
     ) -> None:
         self._schema = schema
         self._limits = limits
@@ -60,6 +63,7 @@ class Engine:
         self._matcher = MatchEngine(self._reader, schema, limits)
         self._visibility = Visibility(self._reader)
         self._sample = EventSample()
+        self._is_sampling = sampling
         self._clock = Clock(injected_clock)
         self._published = 0
         self.generation = 0
@@ -140,7 +144,7 @@ class Engine:
         result = self._visibility.keep(result, counts, self._registry.version, now_us, events.refused)
         offsets, rows = result.event_offsets, result.rows
         self._published += 1
-        if not self._sample.is_full or self._published % SAMPLED_BATCHES == 0:
+        if self._is_sampling and (not self._sample.is_full or self._published % SAMPLED_BATCHES == 0):
             self._sample.add(events.raw)
         refused: dict[int, PubSubError] = {**events.refused, **payload.refused}
         return Matches(

@@ -7,6 +7,10 @@ each of them, and touching it for the first time costs more than what is done wi
 from __future__ import annotations
 
 import ctypes
+import mmap
+from pathlib import Path
+
+_MAPS = Path("/proc/self/maps")
 
 KEPT_SIZE_BYTES_MAX = 16 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -25,3 +29,24 @@ def give_back_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def give_back_code(library: str) -> None:
+    """Let go of the pages of a library's machine code, which come back from its file when they are next used.
+
+    Loading kernels touches some 50 MB of a compiler that nothing needs from then on. Pages of code are never
+    written, so nothing is lost. Nothing where that is unknown.
+
+    Parameters
+    ----------
+    library : str
+        Beginning of the name of its file.
+    """
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    if advise is None or not _MAPS.exists():
+        return
+    for line in _MAPS.read_text().splitlines():
+        span, mode, _, _, _, *path = line.split(maxsplit=5)
+        if mode == "r-xp" and path and Path(path[0]).name.startswith(library):
+            start, stop = (int(end, 16) for end in span.split("-"))
+            advise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), mmap.MADV_DONTNEED)

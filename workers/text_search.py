@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +84,13 @@ class _Group:
         for needle in needles:
             outputs.setdefault(needle, []).append(bit if is_decided else ~bit)
             self.has_prompts |= not is_decided
+
+    def asked(self) -> Iterator[int]:
+        """Give the bits whose predicates may have to be tested; some repeatedly."""
+        yield from self.tested
+        for machine in (self.folded, self.exact):
+            for told in machine.outputs.values():
+                yield from (~bit for bit in told if bit < 0)
 
     @property
     def is_slow(self) -> bool:
@@ -173,7 +180,9 @@ class TextSearch:
         groups: dict[str | None, _Group] = {}
         for bit, predicate in predicates:
             groups.setdefault(predicate.attribute, _Group(predicate.attribute is None)).add(bit, predicate)
-        self._predicates = dict(predicates)
+        # What needles decide needs no test, and is most of what there is.
+        asked = {bit for group in groups.values() for bit in group.asked()}
+        self._predicates = {bit: predicate for bit, predicate in predicates if bit in asked}
         self._tests: dict[int, TextTest] = {}
         self.names = [name for name in groups if name is not None]
         self.looks_at_all = None in groups
