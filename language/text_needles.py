@@ -2,8 +2,8 @@
 
 All needles of all predicates of an attribute are searched in one pass (`workers.text_search`). A predicate
 is either *decided* by its needles (`contains`, `prefix`, `suffix`, `=`, `in`) or only *prompted* by them
-(`like`, `matches`): then its own test has the last word, on the few texts that have the needle. What has no
-needle is tested on every text; what every text satisfies is told apart too.
+(`like`, `matches`, texts beyond `NEEDLE_LENGTH_MAX`): then its own test has the last word, on the few texts
+that have the needle. What has no needle is tested on every text; what every text satisfies is told apart too.
 
 A needle is bytes of UTF-8, between `TEXT_START` and `TEXT_STOP` where it is bound to an end of the text:
 bytes that UTF-8 does not have, so one search serves all. Needles of predicates that ignore case are folded
@@ -21,6 +21,10 @@ from pubsub_cluster.language.values import fold
 
 TEXT_START = b"\xfe"
 TEXT_STOP = b"\xff"
+
+NEEDLE_LENGTH_MAX = 256
+"""Characters of a needle, which takes some 40 times its size. A longer text is prompted by its last ones:
+paths and addresses differ at their ends."""
 
 _QUANTIFIER = re.compile(r"\{(\d+)(,\d*)?\}")
 _ENDS_GROUP_FLAGS = re.compile(r"\(\?[a-zA-Z-]*[:)]|\(\?P?<[^>]*>|\(")
@@ -65,15 +69,16 @@ def needles_of(predicate: Predicate) -> Needles:
     if operator in ("=", "in"):
         if not patterns:
             return Needles((), is_folded, False)
-        whole = tuple(TEXT_START + pattern.encode() + TEXT_STOP for pattern in patterns)
-        return Needles(whole, is_folded, True)
+        is_decided = max(map(len, patterns)) <= NEEDLE_LENGTH_MAX
+        return Needles(tuple(dict.fromkeys(map(_whole, patterns))), is_folded, is_decided)
     if operator in ("prefix", "suffix", "contains"):
-        literal = patterns[0].encode()
-        if not literal:
+        text = patterns[0]
+        if not text:
             return Needles((), is_folded, True)
-        first = TEXT_START if operator == "prefix" else b""
+        is_decided = len(text) <= NEEDLE_LENGTH_MAX
+        first = TEXT_START if operator == "prefix" and is_decided else b""
         last = TEXT_STOP if operator == "suffix" else b""
-        return Needles((first + literal + last,), is_folded, True)
+        return Needles((first + text[-NEEDLE_LENGTH_MAX:].encode() + last,), is_folded, is_decided)
     if operator == "like":
         return Needles(_one(_longest_of_like(patterns[0])), is_folded, False)
     if operator == "matches":
@@ -81,8 +86,13 @@ def needles_of(predicate: Predicate) -> Needles:
     return Needles((), is_folded, False)
 
 
+def _whole(text: str) -> bytes:
+    first = TEXT_START if len(text) <= NEEDLE_LENGTH_MAX else b""
+    return first + text[-NEEDLE_LENGTH_MAX:].encode() + TEXT_STOP
+
+
 def _one(literal: str) -> tuple[bytes, ...]:
-    return (literal.encode(),) if literal else ()
+    return (literal[-NEEDLE_LENGTH_MAX:].encode(),) if literal else ()
 
 
 def _longest_of_like(pattern: str) -> str:

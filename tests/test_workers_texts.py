@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pubsub_cluster.language import text_needles
 from pubsub_cluster.language.errors import ExpressionError
 from pubsub_cluster.language.predicate import Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch, TextEntries
@@ -128,9 +129,13 @@ rows = st.lists(st.tuples(st.integers(0, 3), texts), max_size=6)
     bounds=st.sampled_from(
         [(1 << 17, 12 << 20, 512), (3, 12 << 20, 512), (1 << 17, 60, 512), (1 << 17, 1 << 20, 4)]
     ),
+    needle_max=st.sampled_from((256, 1, 2)),
 )
 def test_bits_are_those_of_the_predicates(
-    held: list[Predicate], batches: list[dict[str, list[tuple[int, str]]]], bounds: tuple[int, int, int]
+    held: list[Predicate],
+    batches: list[dict[str, list[tuple[int, str]]]],
+    bounds: tuple[int, int, int],
+    needle_max: int,
 ) -> None:
     """Several batches through one search, whatever it keeps by then."""
     for predicate in list(held):
@@ -138,8 +143,9 @@ def test_bits_are_those_of_the_predicates(
             compile_text(predicate)
         except ExpressionError:
             held.remove(predicate)
-    bits = TextBits(held)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_needles, "NEEDLE_LENGTH_MAX", needle_max)
+        bits = TextBits(held)
         patch.setattr(text_cache, "TEXTS_MAX", bounds[0])
         patch.setattr(text_cache, "SIZE_BYTES_MAX", bounds[1])
         patch.setattr(text_search, "KEPT_BYTES_MAX", bounds[2])
@@ -148,18 +154,22 @@ def test_bits_are_those_of_the_predicates(
 
 
 @settings(max_examples=300)
-@given(predicate=predicates(), text=texts)
+@given(predicate=predicates(), text=texts, needle_max=st.sampled_from((256, 1, 2)))
 @example(
     Predicate(PredicateKind.TEXT, "a", constants=((ValueKind.TEXT, b"ab+c?"),), text_operator="matches"),
     "zabb",
+    256,
 )
-def test_no_text_holds_without_a_needle(predicate: Predicate, text: str) -> None:
+def test_no_text_holds_without_a_needle(predicate: Predicate, text: str, needle_max: int) -> None:
     """Needles may be found in vain, but never be missed; those that decide are never found in vain."""
     try:
         holds = compile_text(predicate)(text)
     except ExpressionError:
         return
-    needles, is_folded, is_decided = needles_of(predicate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_needles, "NEEDLE_LENGTH_MAX", needle_max)
+        needles, is_folded, is_decided = needles_of(predicate)
+    assert all(len(needle.strip(TEXT_START + TEXT_STOP).decode()) <= needle_max for needle in needles)
     searched = TEXT_START + (fold(text) if is_folded else text).encode() + TEXT_STOP
     found = any(needle in searched for needle in needles) or not needles
     assert found or not holds
