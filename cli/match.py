@@ -128,6 +128,11 @@ def match(
     if min_level is not None:
         book = book.at_least(min_level)
     _say_refused(book)
+    if not book.rules:  # that nothing is found would be read as a clean log
+        note(
+            f"Warning: there is no rule to match with: {len(book.refused):,} refused, "
+            f"{len(book.not_applicable):,} for other logs. Check --rules and --min-level."
+        )
     run = _Run(book, _detection_printer(as_json, as_csv))
     detector = run.detector(renamed, table)
     begin = time.perf_counter()

@@ -48,6 +48,8 @@ def read_documents(paths: Iterable[Path | str]) -> Iterator[Document]:
                 yield from _file(file)
         elif zipfile.is_zipfile(path):
             yield from _archive(path)
+        elif path.suffix.lower() == ".zip" and path.exists():
+            yield Document(str(path), None, "it is no zip archive, or only the beginning of one")
         else:
             yield from _file(path)
 

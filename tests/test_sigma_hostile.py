@@ -181,3 +181,13 @@ def test_hostile_events_are_reported_and_the_others_matched(tmp_path: Path) -> N
     assert ("events.json", len(lines)) in places and ("zeros", 2) in places
     assert result.exit_code == 1 and "Traceback" not in result.output
     assert "too long" in result.stderr and "torn.zip" in result.stderr
+
+
+def test_no_rules_are_no_clean_log(tmp_path: Path) -> None:
+    """Nothing found because there was nothing to look for is said, and a torn archive is an error."""
+    torn, events = tmp_path / "rules.zip", tmp_path / "events.json"
+    torn.write_bytes(b"PK\x03\x04 no archive")
+    events.write_text("{}\n")
+    result = CliRunner().invoke(cli, ["match", "--rules", str(torn), str(events)])
+    assert result.exit_code == 1
+    assert "no zip archive" in result.stderr and "no rule to match with" in result.stderr
