@@ -175,7 +175,7 @@ def test_keep_texts(entered: list[tuple[int, str, list[int]]]) -> None:
         frozen(np.cumsum([0, *map(len, encoded)]).astype(np.int64)),
         frozen(np.array([group for group, _, _ in entered], np.int32)),
     ]
-    bit = frozen(np.array([one for *_, told in entered for one in told], np.int32))
+    bit = np.array([one for *_, told in entered for one in told], np.int32)
     offset = frozen(np.cumsum([0, *(len(told) for *_, told in entered)]).astype(np.int64))
     results = []
     for run in (reference_text, bits):

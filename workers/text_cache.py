@@ -54,7 +54,7 @@ class TextCache:
         status = _keep_texts(
             self.table,
             (kernel_input(data, np.uint8), frozen(offset), frozen(group)),
-            (frozen(bit), frozen(bit_offset)),
+            (bit, frozen(bit_offset)),
             SEED,
         )
         assert status == OK, "room was made before"
@@ -82,7 +82,7 @@ class TextCache:
         status = _keep_texts(
             new,
             (frozen(table.heap[:heap_used]), frozen(offset), frozen(table.group[:texts_used])),
-            (frozen(table.bit[:bits_used]), frozen(table.bit_start[: texts_used + 1])),
+            (table.bit[:bits_used], frozen(table.bit_start[: texts_used + 1])),
             SEED,
         )
         assert status == OK, "a larger table has room"

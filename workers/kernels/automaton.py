@@ -118,7 +118,7 @@ def grow_tries(needles: Any, edges: Any, trie: Any) -> Any:
         state = first
         table = table_of(first, edge_first, edge_shift)
         for at in range(offset[needle], offset[needle + 1]):
-            byte = data[at]
+            byte = np.int64(data[at])
             place = edge_place(edge, table, state, byte)
             if edge[place] == _FREE:
                 key = (np.uint64(state) << _BYTE_BITS) | np.uint64(byte)
@@ -152,10 +152,10 @@ def link_states(order: Any, trie: Any, edges: Any, failure: Any, shorter: Any) -
             failure[2 * state], failure[2 * state + 1] = state, NO_NEEDLE
             continue
         if depth[state] > 1:
-            table = table_of(root[state], edge_first, edge_shift)
+            table = table_of(np.int64(root[state]), edge_first, edge_shift)
             candidate = np.int64(failure[2 * parent[state]])
             while True:
-                target = next_state(edge, table, candidate, byte_of[state])
+                target = next_state(edge, table, candidate, np.int64(byte_of[state]))
                 if target != NO_STATE:
                     found = target
                     break
@@ -235,7 +235,7 @@ def skip_ahead(data: Any, at: Any, stop: Any, base: Any, begins: Any, class_of: 
                 return np.int64(here + _ONE)
             if passes(at_2, sixth):
                 return np.int64(here + _TWO)
-            if passes(at_3, class_of[data[here + _SIX]]):
+            if passes(at_3, Index(class_of[data[here + _SIX]])):
                 return np.int64(here + _THREE)
         first, second = fifth, sixth
         here += _FOUR
@@ -270,7 +270,7 @@ def search_text(text: Any, machine: Any, machines: Any, folding: Any, stamps: An
     told, stamp = stamps
     found, count = out
     edge, failure = machines.edge, machines.failure
-    table = table_of(machine, machines.edge_first, machines.edge_shift)
+    table = table_of(np.int64(machine), machines.edge_first, machines.edge_shift)
     root, is_folding = np.int64(machine), machines.folds[machine] != 0
     state, at = np.int64(machine), np.int64(start)
     chunk, size, is_last = np.int64(START_BYTE), np.int64(1), False

@@ -121,11 +121,12 @@ def keep_texts(table: Any, texts: Any, bits: Any, seed: Any) -> Any:
     for at in range(group.shape[0]):
         text = data, offset[at], offset[at + 1]
         word = word_of(data, offset[at], offset[at + 1])
-        place = find_text(table, text, group[at], word, seed)
+        own_group = np.int64(group[at])
+        place = find_text(table, text, own_group, word, seed)
         if table.slot[place] < 0:
             if not has_room(table, offset[at + 1] - offset[at], bit_offset[at + 1] - bit_offset[at]):
                 return OVERFLOW
-            keep_text(table, text, group[at], place, word, (bit, bit_offset[at], bit_offset[at + 1]))
+            keep_text(table, text, own_group, place, word, (bit, bit_offset[at], bit_offset[at + 1]))
     return OK
 
 

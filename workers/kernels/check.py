@@ -98,7 +98,8 @@ def interval_holds(column: Any, entry: Any, is_narrow: Any, blobs: Any, facts: A
         return inside(np.int64(code), np.int64(lo), np.int64(hi), facts, entry_label)
     at = Index(column + 3 * entry)
     words = blobs.word
-    return inside(words[at], words[at + Index(1)], words[at + Index(2)], facts, entry_label)
+    code, lo, hi = np.int64(words[at]), np.int64(words[at + Index(1)]), np.int64(words[at + Index(2)])
+    return inside(code, lo, hi, facts, entry_label)
 
 
 @leaf

@@ -258,7 +258,9 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     event, ahead, stop = np.int64(first_event), np.int64(-1), np.int64(events.entry_start.shape[0] - 1)
     probe_counts = np.int64(0), np.int64(0)
     is_asked: Any = False
-    tables_done, is_new = False, True
+    # A literal would be a type of its own, for which all that takes it would be compiled once more.
+    tables_done: Any = np.bool_(False)
+    is_new = True
     while event < stop:
         is_checked, done, pending = is_asked, True, np.int64(0)
         if is_asked:

@@ -121,7 +121,7 @@ def observe_events(
                  of the slots
     ===========  ======================================================================  ======
     """
-    never = np.bool_(False)  # a literal would be a type of its own
+    never = np.bool_(False)  # a literal would be a type of its own, as in `match_events`
     how, asking = (never, all_mine), (never, never)
     slot_how = asking, all_mine
     direct_area, direct_table = direct
@@ -135,10 +135,10 @@ def observe_events(
     seen = places, blob
     for event in range(stop):
         clear_digits(event - 1, entries, tables.part_codes, digits.digit_of)
-        write_digits(event, points, tables.slices, entries, (scratch.raised, 0), digits)
+        write_digits(event, points, tables.slices, entries, (scratch.raised, np.int64(0)), digits)
         for at in range(CURSOR_SIZE):
             cursor[at] = 0
-        tables_done = False
+        tables_done = never
         while not tables_done:
             probing = digits, probes, scratch.key, cursor, tables_done
             (direct_count, hash_count), tables_done = collect_probes(
