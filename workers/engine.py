@@ -51,7 +51,7 @@ from pubsub_cluster.workers.kernels.tables import (
 )
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
-from pubsub_cluster.workers.warm_up import warm_up_encoder
+from pubsub_cluster.workers.warm_up import one_event, warm_up_in_turn
 
 EMPTY_GENERATION = 0
 ROWS_MIN = 4_096
@@ -366,17 +366,18 @@ class MatchEngine:
         """Return how values find their labels in an attached layout: see `messages.AttributeLookup`."""
         return self._generations[generation].base.lookups()
 
-    def warm_up(self) -> None:
-        """Compile or load every kernel that `match` will call, for the array types that it will see."""
-        layout = empty_layout()
-        raw = warm_up_encoder(layout.spaces)
-        batch = EventBatch.of_raw(raw, self._names)
-        base = _Base(self._catalogue, layout, np.ones(1, np.uint8))
+    def warm_up(self, turn: int = 0) -> None:
+        """Compile or load every kernel that `match` will call; `turn` is as in `warm_up_in_turn`."""
+        warm_up_in_turn(turn, self._warm_up_matching)
+
+    def _warm_up_matching(self) -> None:
+        batch = EventBatch.of_raw(one_event(), self._names)
+        base = _Base(self._catalogue, empty_layout(), np.ones(1, np.uint8))
         encoded = base.encode(batch)
         base.observe(encoded, 1)
         found = base.match(encoded, 1)
         DeltaIndex(self._catalogue, 0, self._limits).warm_up(batch)
-        self._merge(found, base.row_catalogue, (_NONE, _NONE), raw.event_count, 0)
+        self._merge(found, base.row_catalogue, (_NONE, _NONE), batch.event_count, 0)
 
     def _attach(self, generation: int, layout: LayoutView, base_rows: int, partition_mine: U1 | None) -> None:
         mine = np.ones(len(layout.partition_cost), np.uint8) if partition_mine is None else partition_mine

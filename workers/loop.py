@@ -126,7 +126,7 @@ class WorkerLoop:
         catalogue = CatalogueReader.attach(setup.catalogue_segment)
         self._engine = MatchEngine(catalogue, self._schema, self._limits)
         self._visibility = Visibility(catalogue)
-        self._engine.warm_up()
+        self._engine.warm_up(turn=setup.counter_slot)
         self._visibility.warm_up()
         gc.freeze()  # a compiler's modules stay: looking through them would hold a batch up for 0.1 s
         give_back_memory()

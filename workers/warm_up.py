@@ -1,7 +1,8 @@
-"""Compiles or loads every kernel of the encoder, for the array types that it will see."""
+"""Compiles or loads every kernel before the first batch, for the array types that it will see."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from pubsub_cluster.language.raw_batch import (
     TextEntries,
 )
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
-from pubsub_cluster.shm.code_space import CodeSpaces
+from pubsub_cluster.shm.layout import empty_layout
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.kernels import lookup
+from pubsub_cluster.workers.kernels._jit import compiling
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
 
@@ -31,15 +33,24 @@ _ONE_ATTRIBUTE: dict[str, Any] = {
 }
 
 
-def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
-    """Encode one event in every form; return it decoded, for other kernels.
+def warm_up_in_turn(turn: int, warm_up_matching: Callable[[], None]) -> None:
+    """Warm up the encoder, and what matches, each in one process at a time.
 
     Parameters
     ----------
-    empty_spaces : CodeSpaces
-        Without attributes and constants.
+    turn : int
+        Processes that start together share the compiling: those with an odd one begin with what matches.
+    warm_up_matching : callable
     """
-    encoder = Encoder(empty_spaces._replace(**_ONE_ATTRIBUTE), ["a"], TextBits([]))
+    parts = [("encode", warm_up_encoder), ("match", warm_up_matching)]
+    for part, warm_up in parts[::-1] if turn % 2 else parts:
+        with compiling(part):
+            warm_up()
+
+
+def warm_up_encoder() -> None:
+    """Encode one event in every form."""
+    encoder = Encoder(empty_layout().spaces._replace(**_ONE_ATTRIBUTE), ["a"], TextBits([]))
     lookup.fill_number_slots(0, encoder.lookup.numbers, np.zeros(0, np.int32))
     lookup.fill_text_slots(0, encoder.lookup.texts, np.zeros(0, np.int64))
     names = NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
@@ -49,10 +60,8 @@ def warm_up_encoder(empty_spaces: CodeSpaces) -> RawBatch:
         encoder.encode_batch(EventBatch(header, [offsets.tobytes(), document], names))
     payload = payload_from_columns({"a": np.zeros(1)})
     encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
-    raw = _one_event()
-    encoder.encode(raw)
-    TextBits(_TEXT_PREDICATES).evaluate(raw)
-    return raw
+    encoder.encode(one_event())
+    TextBits(_TEXT_PREDICATES).evaluate(one_event())
 
 
 # The second one is tested on every text.
@@ -63,7 +72,7 @@ _TEXT_PREDICATES = [
 _DOCUMENTS = {"json": b'{"a":1}', "msgpack": b"\x81\xa1a\x01"}
 
 
-def _one_event() -> RawBatch:
+def one_event() -> RawBatch:
     """Return one event with an attribute ``a`` that has a value of each kind."""
     event = np.zeros(1, np.int32)
     numbers = NumberEntries(event, np.zeros(1, np.int64), np.zeros(1, np.float64))

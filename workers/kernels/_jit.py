@@ -9,13 +9,15 @@ of the modes that change the code (`NUMBA_BOUNDSCHECK`).
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import fcntl
 import hashlib
 import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -85,7 +87,30 @@ def cache_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="pubsub-cluster-kernels-"))
 
 
-numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
+_FOLDER = cache_folder()
+numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def compiling(part: str) -> Iterator[None]:
+    """Do what compiles a part of the kernels in one process at a time: those that waited load what it made.
+
+    Once it has been done with this folder of compiled kernels, nobody waits any more.
+
+    Parameters
+    ----------
+    part : str
+        A name for what is compiled; fit for a file.
+    """
+    done = _FOLDER / f"{part}.done"
+    with contextlib.ExitStack() as held:
+        if not done.exists():
+            with contextlib.suppress(OSError):  # without a lock each compiles for itself, as it must
+                file = held.enter_context(open(_FOLDER / f"{part}.lock", "wb"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+        with contextlib.suppress(OSError):
+            done.touch()
 
 
 # Kernels allocate nothing, so they need no reference counts (`_nrt`): with them, every call that passes a
