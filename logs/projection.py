@@ -8,8 +8,9 @@ and of the attributes that the candidates read: its *projection*. The attributes
 the rules; no name is known here.
 
 Predicates on any attribute would make every event its own projection. Sieves over the raw line tell where
-none of them can hold, first those of no rule (`pubsub_cluster.workers.line_sieve`), then those of no candidate
-(`pubsub_cluster.language.text_literals`); there they are as false on the projection as on the event.
+none of them can hold: first one for all rules (`pubsub_cluster.workers.line_sieve`), then one for the
+candidates (`pubsub_cluster.language.text_literals`). There they are as false on the projection as on the
+event.
 """
 
 from __future__ import annotations
