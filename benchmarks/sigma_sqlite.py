@@ -9,6 +9,7 @@ only.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sqlite3
 import time
@@ -23,6 +24,7 @@ from pubsub_cluster.sigma_rules.documents import read_documents
 from pubsub_cluster.sigma_rules.logsources import Where, default_logsources
 from pubsub_cluster.sigma_rules.rules import Rule
 
+BACKEND = "sigma.backends.sqlite.sqlite"  # of pysigma-backend-sqlite, which nothing else here needs
 FULL_TEXT = "every_value"
 GATE = ("Channel", "EventID", "EventType")
 _WHERE = re.compile(r"^SELECT \* FROM \S+ WHERE ", re.DOTALL)
@@ -57,11 +59,10 @@ def queries_of(path: Path, rules: Sequence[Rule]) -> Queries:
         Where the rules were loaded from.
     rules : sequence of Rule
     """
-    from sigma.backends.sqlite.sqlite import sqliteBackend
     from sigma.collection import SigmaCollection
     from sigma.rule import SigmaRule
 
-    backend = sqliteBackend(fulltext_field=FULL_TEXT)  # type: ignore[no-untyped-call]
+    backend: Any = importlib.import_module(BACKEND).sqliteBackend(fulltext_field=FULL_TEXT)
     wanted = {rule.where: rule for rule in rules}
     begin = time.perf_counter()
     by_rule: dict[str, str] = {}
