@@ -10,16 +10,19 @@ file that cannot be read becomes a `BadLine`, and reading goes on with the next 
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from operator import mul
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
 from pubsub_cluster.language.errors import EventError, PubSubError
+from pubsub_cluster.sigma_rules.documents import UNREADABLE
 
 BLOCK_SIZE_BYTES = 1 << 20
 LINE_SIZE_BYTES_MAX = 16 << 20
@@ -29,7 +32,6 @@ SUFFIXES = (".json", ".jsonl", ".ndjson", ".log", ".gz", ".zip")
 """Files of a folder that are read; a file that is named is read whatever its name."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP, _ZIPS = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
-_UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
 class Block(NamedTuple):
@@ -113,7 +115,7 @@ def read_blocks(sources: Iterable[str], on_bad: OnBad) -> Iterator[Block]:
                 yield from _lines(_Pipe(), name, lambda size_bytes: size_bytes, on_bad)
             else:
                 yield from _file_blocks(Path(source), on_bad)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             on_bad(_unreadable(name, error))
 
 
@@ -163,7 +165,7 @@ def _file_blocks(path: Path, on_bad: OnBad) -> Iterator[Block]:
             before, seen_bytes = seen_bytes, start.taken_bytes
             return seen_bytes - before
 
-        with gzip.GzipFile(fileobj=start) as unpacked:  # type: ignore[call-overload]
+        with gzip.GzipFile(None, "rb", fileobj=start) as unpacked:
             yield from _lines(unpacked, inner, stored, on_bad)
 
 
@@ -176,8 +178,8 @@ def _zip_blocks(path: Path, on_bad: OnBad) -> Iterator[Block]:
             share = member.compress_size / max(member.file_size, 1)
             try:
                 with archive.open(member) as file:
-                    yield from _lines(file, place.name, lambda size, share=share: size * share, on_bad)  # type: ignore[misc]
-            except _UNREADABLE as error:
+                    yield from _lines(file, place.name, partial(mul, share), on_bad)
+            except UNREADABLE as error:
                 on_bad(_unreadable(place.name, error))
 
 
@@ -198,6 +200,10 @@ class _Ahead:
             found, self._head = self._head[:size], self._head[size:]
         self.taken_bytes += len(found)
         return found
+
+    def seek(self, offset: int) -> int:
+        """Refuse: a pipe cannot be wound back, and nobody reads twice."""
+        raise io.UnsupportedOperation("seek")
 
 
 def _lines(file: Any, name: str, stored: Callable[[int], float], on_bad: OnBad) -> Iterator[Block]:

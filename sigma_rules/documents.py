@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 SUFFIXES = frozenset({".yml", ".yaml"})
 FILE_SIZE_BYTES_MAX = 4 << 20
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
+UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+"""What reading a packed file raises: it is torn or damaged, packed in an unknown way (`NotImplementedError`),
+or has a password (`RuntimeError`)."""
 
 
 class Document(NamedTuple):
@@ -74,7 +76,7 @@ def _archive(path: Path) -> Iterator[Document]:
                 continue
             try:
                 data = archive.read(member)  # no more than its `file_size`, whatever it is unpacked to
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 yield Document(where, None, f"the archive cannot give it: {error}")
                 continue
             yield from _documents(where, data)

@@ -235,11 +235,12 @@ def _escaped(part: Any) -> str:
 
 
 def _regex_test(field: str | None, value: SigmaRegularExpression) -> Atom:
-    parts = value.regexp.s
-    if not all(isinstance(part, str | SpecialChars) for part in parts):
-        raise ExpressionError("a placeholder (`expand`) has no values", seen=str(value.regexp))
     # The parser has cut the pattern at what would be wildcards in a text; put together it is as it was.
-    pattern = "".join(part if isinstance(part, str) else _WILDCARDS[part] for part in parts)  # type: ignore[index]
+    pattern = ""
+    for part in value.regexp.s:
+        if not isinstance(part, str | SpecialChars):
+            raise ExpressionError("a placeholder (`expand`) has no values", seen=str(value.regexp))
+        pattern += part if isinstance(part, str) else _WILDCARDS[part]
     spelt = to_re2(pattern, SigmaRegularExpressionFlag.MULTILINE in value.flags)
     flags = "".join(letter for flag, letter in _FLAGS if flag in value.flags)
     ignore_case = SigmaRegularExpressionFlag.IGNORECASE in value.flags

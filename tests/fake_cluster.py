@@ -162,3 +162,17 @@ class FakeCluster:
 
 def _failed(error: PubSubError) -> dict[str, Any]:
     return {"ok": False, "error": error.to_dict()}
+
+
+def matches_frames(message: Message, handles: list[list[int]], **extra: Any) -> Frames:
+    """The answer to a batch with these handles for each of its events."""
+    offsets = np.cumsum([0] + [len(part) for part in handles]).astype(np.int64)
+    flat = np.array([h for part in handles for h in part], np.uint64)
+    fields = {
+        "event_count": len(handles),
+        "generation": 3,
+        "version": 7,
+        "match_count": len(flat),
+        "refused": {},
+    }
+    return reply_frames(message.request, {**fields, **extra}, [offsets.tobytes(), flat.tobytes()])

@@ -35,11 +35,15 @@ class RecordingClient:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def has(self, item: dict[str, Any]) -> bool:
+        """Say whether there is a subscription with the item's id already."""
+        return bool(item["expr"] == "bad")
+
     def subscribe_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
         self.items += items
         return [
             DuplicateIdError("this id exists", seen=item.get("id"))
-            if item["expr"] == "bad"
+            if self.has(item)
             else Subscription(item.get("id", "x"), 1, 1, False)
             for item in items
         ]

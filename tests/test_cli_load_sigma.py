@@ -13,38 +13,27 @@ pytest.importorskip("sigma.rule", reason="pySigma is not installed")
 
 from click.testing import CliRunner
 from sigma_cases import RULE_ID, rule_text
+from test_cli_load import RecordingClient
 
 from pubsub_cluster.cli import common
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.client import Subscription
-from pubsub_cluster.language.errors import DuplicateIdError, PubSubError
+from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.sigma_rules.rules import load_rules
 
 DETECTION = "sel:\n    a|contains: [x, y]\ncondition: sel"
 SECOND_ID = RULE_ID[:-1] + "2"
 
 
-class RecordingClient:
+class SigmaClient(RecordingClient):
     """Answers like a client that has the second rule already."""
 
     def __init__(self) -> None:
-        self.items: list[dict[str, Any]] = []
+        super().__init__()
         self.updated: list[dict[str, Any]] = []
 
-    def __enter__(self) -> RecordingClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def subscribe_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
-        self.items += items
-        return [
-            DuplicateIdError("this id exists", seen=item["id"])
-            if item["id"] == SECOND_ID
-            else Subscription(item["id"], 1, 1, False)
-            for item in items
-        ]
+    def has(self, item: dict[str, Any]) -> bool:
+        return bool(item["id"] == SECOND_ID)
 
     def update_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
         self.updated += items
@@ -66,8 +55,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
-    found = RecordingClient()
+def client(monkeypatch: pytest.MonkeyPatch) -> SigmaClient:
+    found = SigmaClient()
     monkeypatch.setattr(common, "connect_client", lambda *_: found)
     return found
 
@@ -104,7 +93,7 @@ def test_a_users_table(folder: Path, tmp_path: Path) -> None:
     assert "unknown tables" in run(str(folder), "--dry-run", "--logsources", str(own)).stderr
 
 
-def test_rules_are_sent_with_their_ids(folder: Path, client: RecordingClient) -> None:
+def test_rules_are_sent_with_their_ids(folder: Path, client: SigmaClient) -> None:
     result = run(str(folder), "--owner", "soc")
     assert result.exit_code == 1
     assert [item["id"] for item in client.items] == [RULE_ID, SECOND_ID]
@@ -122,7 +111,7 @@ def test_rules_are_sent_with_their_ids(folder: Path, client: RecordingClient) ->
     assert "1 rule of product linux" in result.stderr
 
 
-def test_replace(folder: Path, client: RecordingClient) -> None:
+def test_replace(folder: Path, client: SigmaClient) -> None:
     (folder / "four.yml").unlink()
     result = run(str(folder), "--replace", "--json")
     assert result.exit_code == 0

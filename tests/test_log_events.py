@@ -187,11 +187,11 @@ def run(
     bad: list[BadLine] = []
     naive = NaiveRules(expressions)
     detector = Detector(expressions, naive, bad.append, form or EventForm())
-    found = []
+    found: list[tuple[int, tuple[int, ...]]] = []
     for first in range(0, len(lines), per_block):
         block = Block("f", first + 1, lines[first : first + per_block], 0.0)
-        found += [tuple(each) for each in detector.matches_of(block)]
-    return found, bad, naive, detector  # type: ignore[return-value]
+        found += [(each.line, tuple(each.rules)) for each in detector.matches_of(block)]
+    return found, bad, naive, detector
 
 
 RULES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import llvmlite.binding  # type: ignore[import-untyped]
+import llvmlite.binding
 import pytest
 
 from pubsub_cluster.shm.memory import give_back_code, give_back_memory

@@ -19,20 +19,23 @@ def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
     loop = WorkerLoop("inproc://nobody", 0, None)
     said: list[Any] = []
     monkeypatch.setattr(loop, "_say", said.append)
-    loop._setup = SETUP
-    loop._slab = SimpleNamespace(read=lambda chunk_idx: ({}, []))  # type: ignore[assignment]
     batch = SimpleNamespace(refused={}, event_count=1)
     result = MatchResult(np.array([0, 1]), np.array([7], np.int32), 0)
-    loop._engine = SimpleNamespace(  # type: ignore[assignment]
+    engine = SimpleNamespace(
         read=lambda header, buffers: batch,
         match_batch=lambda *_: result,
         observe=lambda *_: Observation(1, np.zeros((1, 1), np.int64)),
     )
-    loop._visibility = SimpleNamespace(keep=lambda *_: result)  # type: ignore[assignment]
-    loop._slots = SimpleNamespace(  # type: ignore[assignment]
-        page_rows_max=8, page_events_max=8, write_page=lambda *_: None
-    )
-    loop._counters = SimpleNamespace(add=lambda *_: None)  # type: ignore[assignment]
+    parts = {
+        "setup": SETUP,
+        "slab": SimpleNamespace(read=lambda chunk_idx: ({}, [])),
+        "engine": engine,
+        "visibility": SimpleNamespace(keep=lambda *_: result),
+        "slots": SimpleNamespace(page_rows_max=8, page_events_max=8, write_page=lambda *_: None),
+        "counters": SimpleNamespace(add=lambda *_: None),
+    }
+    for name, part in parts.items():
+        monkeypatch.setattr(loop, f"_{name}", part, raising=False)  # what `Setup` would make
     task = wire.Task(1, 3, (0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 0, 0, 4)
     loop._machine.receive(SETUP)
     loop._machine.receive(task)

@@ -238,10 +238,11 @@ class TablePacker:
         self, clauses: Clauses, row: I4, keys: TableKeys, codes: list[int], is_exact: bool
     ) -> Entries:
         is_residual = np.ones(len(clauses.literal), bool)
-        is_cell = np.zeros(len(clauses.literal), bool) if any(code & 1 for code in codes) else None
+        is_cell = None  # most tables have none
         for part, code in enumerate(codes):
             if code & 1:
-                is_cell[keys.looked_up[part]] = True  # type: ignore[index]
+                is_cell = np.zeros(len(clauses.literal), bool) if is_cell is None else is_cell
+                is_cell[keys.looked_up[part]] = True
             else:
                 is_residual[keys.looked_up[part]] = False
         residual, start, shape = make_residuals(clauses, is_residual, is_cell, self._order)

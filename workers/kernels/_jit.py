@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
-import llvmlite.binding  # type: ignore[import-untyped]
+import llvmlite.binding
 import numba
 import numpy as np
 

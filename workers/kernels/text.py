@@ -11,7 +11,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 
 from pubsub_cluster.workers.kernels._jit import leaf, routine
 
