@@ -98,8 +98,8 @@ def interval_holds(column: Any, entry: Any, is_narrow: Any, blobs: Any, facts: A
         return inside(np.int64(code), np.int64(lo), np.int64(hi), facts, entry_label)
     at = Index(column + 3 * entry)
     words = blobs.word
-    code, lo, hi = np.int64(words[at]), np.int64(words[at + Index(1)]), np.int64(words[at + Index(2)])
-    return inside(code, lo, hi, facts, entry_label)
+    # Words as they are: cast to int64, the whole kernel comes out a tenth slower, also where it checks none.
+    return inside(words[at], words[at + Index(1)], words[at + Index(2)], facts, entry_label)
 
 
 @leaf

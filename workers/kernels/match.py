@@ -61,6 +61,7 @@ from pubsub_cluster.workers.kernels.tables import (
 )
 from pubsub_cluster.workers.kernels.tell import (
     tell_column,
+    tell_columns,
     tell_few,
     tell_flags,
     tell_late,
@@ -138,6 +139,9 @@ def check_places(
                     count, targets = tell_flags(start, shape, blob, facts.flag, (out_row, count))
                 elif is_few and columns == 1:
                     count, targets = tell_column(start, entry_count, blob, facts.flag, (out_row, count))
+                elif is_once and columns > 1 and entry_count <= out_row.shape[0] - count:
+                    shape = entry_count, columns
+                    count, targets = tell_columns(start, shape, blob, facts.flag, survivor, (out_row, count))
                 else:
                     found, targets = check_flags(start, blob, facts.flag, survivor)
             else:

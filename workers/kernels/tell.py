@@ -154,6 +154,36 @@ def tell_column(start: Any, entry_count: Any, blob: Any, flag: Any, out: Any) ->
     return np.int64(count), np.int64(targets)
 
 
+@leaf
+def tell_columns(start: Any, shape: Any, blob: Any, flag: Any, survivor: Any, out: Any) -> Any:
+    """Append the rows of a section with two flag columns or more; as `tell_flags`.
+
+    Only survivors of a column look at the next one, and what passes the last one is told at once.
+    """
+    entry_count, columns = shape
+    out_row, count = out
+    at = start + 1
+    targets = at + columns * entry_count
+    kept = np.int64(0)
+    for entry in range(entry_count):
+        survivor[Index(kept)] = entry
+        kept += flag[Index(blob[Index(at + entry)])]
+    for _ in range(2, columns):
+        at += entry_count
+        left = np.int64(0)
+        for number in range(kept):
+            entry = survivor[Index(number)]
+            survivor[Index(left)] = entry
+            left += flag[Index(blob[Index(at + entry)])]
+        kept = left
+    at += entry_count
+    for number in range(kept):
+        entry = survivor[Index(number)]
+        out_row[Index(count)] = blob[Index(targets + entry)]
+        count += flag[Index(blob[Index(at + entry)])]
+    return np.int64(count), np.int64(targets)
+
+
 @routine
 def tell_late(late: Any, blobs: Any, telling: Any, given: Any, checking: Any, out: Any) -> Any:
     """Append the rows of `late` entries that passed a front, where their own rows hold; as `check_places`."""
