@@ -375,9 +375,10 @@ class MatchEngine:
         base = _Base(self._catalogue, empty_layout(), np.ones(1, np.uint8))
         encoded = base.encode(batch)
         base.observe(encoded, 1)
-        found = base.match(encoded, 1)
+        base.match(encoded, 1)
         DeltaIndex(self._catalogue, 0, self._limits).warm_up(batch)
-        self._merge(found, base.row_catalogue, (_NONE, _NONE), batch.event_count, 0)
+        no_matches = np.zeros(3, np.int64), _NONE  # of two events: one alone needs no kernel
+        self._merge(no_matches, base.row_catalogue, (_NONE, _NONE), 2, 0)
 
     def _attach(self, generation: int, layout: LayoutView, base_rows: int, partition_mine: U1 | None) -> None:
         mine = np.ones(len(layout.partition_cost), np.uint8) if partition_mine is None else partition_mine
