@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "listen": "pubsub_cluster.cli.listen:listen",
     "match": "pubsub_cluster.cli.match:match",
     "explain": "pubsub_cluster.cli.explain:explain",
+    "resize": "pubsub_cluster.cli.resize:resize",
     "tune": "pubsub_cluster.cli.tune:tune",
     "bench": "pubsub_cluster.cli.bench:bench",
     "doctor": "pubsub_cluster.cli.doctor:doctor",

@@ -19,6 +19,7 @@ from pubsub_cluster.client.changes import KEEP, Keep, Subscription, subscription
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.matches import Matches, matches_from_reply
 from pubsub_cluster.client.notifications import Listener
+from pubsub_cluster.client.operating import Operator
 from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.client.publishing import Batch, Publication, publication_of
 from pubsub_cluster.client.session import Session
@@ -39,7 +40,7 @@ _ANSWERS = {answer.value: answer for answer in Answer}
 AnswerName: TypeAlias = Literal["handles", "counts", "none"]
 
 
-class Client:
+class Client(Operator):
     """A connection to a running cluster.
 
     Parameters
@@ -317,32 +318,6 @@ class Client:
         """
         return self._session.listen(owner, timeout_s, on_silence)
 
-    # -- the cluster -------------------------------------------------------------------------------
-
-    def hello(self) -> dict[str, Any]:
-        """Return the cluster's identity, limits and schema."""
-        return self._session.hello()
-
-    def ping(self) -> None:
-        """Return when the cluster has answered."""
-        self._session.ask(Op.PING, {})
-
-    def status(self) -> dict[str, Any]:
-        """Return the cluster's state: processes, catalogue, generations, counters."""
-        return _facts(self._session.ask(Op.STATUS, {}))
-
-    def tune_show(self) -> dict[str, Any]:
-        """Return what the tuner knows and has built."""
-        return _facts(self._session.ask(Op.TUNE, {"action": "show"}))
-
-    def tune_now(self) -> dict[str, Any]:
-        """Ask the tuner to build a generation now."""
-        return _facts(self._session.ask(Op.TUNE, {"action": "now"}))
-
-    def stop_cluster(self) -> None:
-        """Ask the cluster to finish what it has accepted and stop; returns when it has agreed."""
-        self._session.ask(Op.STOP, {})
-
     # -- helpers -----------------------------------------------------------------------------------
 
     def _publication(
@@ -376,7 +351,3 @@ def _raised(result: Subscription | PubSubError) -> Subscription:
 
 def _matches(message: Message, publication: Publication) -> Matches:
     return matches_from_reply(message, publication.answer, publication.with_ids, publication.refused)
-
-
-def _facts(message: Message) -> dict[str, Any]:
-    return {name: value for name, value in message.header.items() if name not in ("op", "request", "ok")}

@@ -88,6 +88,11 @@ class Backend:
         if child in self._children:
             self._children[child].kill()
 
+    def forget(self, child: int) -> None:
+        """Do not start this child after all, and forget what is known of it."""
+        self._due.pop(child, None)
+        self.pinned.pop(child, None)
+
     def pid(self, child: int | None) -> int | None:
         """Return the pid of a running child."""
         found = self._children.get(child)

@@ -1,9 +1,31 @@
-"""Deal the partitions of a layout to shards, so that each shard expects about the same work."""
+"""Generations, and how the partitions of a layout are dealt to shards: each expects about the same work."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pubsub_cluster.workers.messages import Counts
+
+
+@dataclass(slots=True)
+class Generation:
+    """One layout and who still needs it. Generation 0 is the empty layout: everything is delta."""
+
+    number: int
+    segment: str | None
+    base_counts: Counts
+    version: int
+    partition_cost: list[float] = field(default_factory=list)
+    bound_batches: int = 0
+    dealt: dict[int, bytes] = field(default_factory=dict)  # the shard of each partition, by number of shards
+
+    def shard_of_partition(self, shards: int) -> bytes:
+        """Return which of so many shards has each partition."""
+        if shards not in self.dealt:
+            self.dealt[shards] = bytes(deal_partitions(self.partition_cost, shards))
+        return self.dealt[shards]
 
 
 def deal_partitions(partition_cost: Sequence[float], shard_count: int) -> list[int]:

@@ -30,6 +30,19 @@ class KillWorker(msgspec.Struct, frozen=True, gc=False):
     worker_idx: int
 
 
+class WorkerGone(msgspec.Struct, frozen=True, gc=False):
+    """This worker has left for good after a resize, or never came: give back what it had."""
+
+    worker_idx: int
+
+
+class Resized(msgspec.Struct, frozen=True, gc=False):
+    """New batches are bound to a team of so many shards and replicas from now on."""
+
+    shards: int
+    replicas: int
+
+
 class DiscardPages(msgspec.Struct, frozen=True, gc=False):
     """Forget what this shard has answered for the batch: its task starts anew."""
 
@@ -72,6 +85,8 @@ Instruction: TypeAlias = (
     SendWorker
     | SpawnWorker
     | KillWorker
+    | WorkerGone
+    | Resized
     | DiscardPages
     | BatchDone
     | BatchRefused

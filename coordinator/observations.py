@@ -63,6 +63,10 @@ class LayoutReports:
             sums.event_count += message.event_count
             sums.work += work
 
+    def forget_observed(self) -> None:
+        """Shards are others from now on."""
+        self._observed.clear()
+
     def encoder(self) -> dict[str, str]:
         """Return in words, by attribute, how values are looked up; for ``status``."""
         words = {}

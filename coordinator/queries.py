@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply
+from pubsub_cluster.coordinator.resizing import resize
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.protocol import DESCRIBED_IDS_MAX, Message, Op
 from pubsub_cluster.language.values import check_name
@@ -20,7 +21,9 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
     Raises
     ------
     ProtocolError, LimitError
-        A field is not as it must be, or there are too many listeners.
+        A field is not as it must be, or there are too many listeners or workers.
+    BusyError, SegmentError
+        A resize cannot begin.
     """
     header = message.header
     match op:
@@ -37,6 +40,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
             return Reply(status_page.status(coordinator))
         case Op.TUNE:
             return Reply(status_page.tune(coordinator, str(header["action"])))
+        case Op.RESIZE:
+            resize(coordinator, header)
         case Op.STOP:
             coordinator.stop()
         case _:

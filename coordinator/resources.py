@@ -17,8 +17,9 @@ from typing import Any
 
 import orjson
 
-from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX, ClusterConfig
-from pubsub_cluster.language.errors import SegmentError, StartError
+from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX, WORKERS_MAX, ClusterConfig
+from pubsub_cluster.coordinator.team import Worker
+from pubsub_cluster.language.errors import LimitError, SegmentError, StartError
 from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, socket_path
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
@@ -66,6 +67,7 @@ class Resources:
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
         self._undo = contextlib.ExitStack()
+        self._next_segment = 1
         try:
             self._take(config)
         except SegmentError as error:
@@ -104,30 +106,66 @@ class Resources:
             path = Path(endpoint.removeprefix("ipc://"))
             path.unlink(missing_ok=True)  # the lock is ours: the socket of a dead coordinator
             self._undo.callback(_remove_socket, path, self.data_dir)
-        workers = config.workers
         self.catalogue = CatalogueWriter.create(self.owner, config.limits)
         self.catalogue_reader = CatalogueReader.of(self.catalogue)
         self.slab = BatchSlab.create(
             self.owner, config.slab_chunks, config.limits.batch_size_bytes_max, reserve=True
         )
-        self.results = ResultSlots.create(
-            self.owner, workers * TASKS_PER_WORKER_MAX, config.result_slot_bytes
-        )
+        self.results: dict[int, ResultSlots] = {}
+        self.take_seats(config.workers)
         names = COORDINATOR_COUNTERS + WORKER_COUNTERS
-        self.counters = CounterSegment.create(self.owner, names, workers + 1)
-        self.count = self.counters.writer(workers)
+        self.counters = CounterSegment.create(self.owner, names, WORKERS_MAX + 1)
+        self.count = self.counters.writer(0)
         self._write_facts()
 
-    def worker_setup(self, worker_idx: int, schema: Schema) -> worker_wire.Setup:
+    def take_seats(self, count: int) -> list[int]:
+        """Return so many indices for new workers; each has its result slots.
+
+        Raises
+        ------
+        LimitError
+            There would be too many workers.
+        SegmentError
+            Shared memory is too small; no seat is taken.
+        """
+        seats = [idx for idx in range(WORKERS_MAX) if idx not in self.results][:count]
+        if len(seats) < count:
+            raise LimitError(
+                "too many workers while a resize is under way, old and new ones",
+                seen=len(self.results) + count,
+                limit=WORKERS_MAX,
+                remedy="Resize in two steps, or to fewer workers.",
+                limit_name="WORKERS_MAX",
+            )
+        try:
+            for idx in seats:
+                self.results[idx] = ResultSlots.create(
+                    self.owner, TASKS_PER_WORKER_MAX, self.config.result_slot_bytes, self._next_segment
+                )
+                self._next_segment += 1
+        except SegmentError:
+            for idx in seats:
+                self.give_seat(idx)
+            raise
+        return seats
+
+    def give_seat(self, worker_idx: int) -> None:
+        """Take back what a worker had that is gone for good."""
+        slots = self.results.pop(worker_idx, None)
+        if slots is not None:
+            slots.unlink()
+            slots.close()
+
+    def worker_setup(self, worker: Worker, schema: Schema) -> worker_wire.Setup:
         """Return what a worker needs to begin."""
         return worker_wire.Setup(
-            worker_idx % self.config.shards,
-            self.config.shards,
+            worker.shard_idx,
+            worker.team.shards,
             self.catalogue.name,
             self.slab.name,
-            self.results.name,
+            self.results[worker.worker_idx].name,
             self.counters.name,
-            worker_idx,
+            1 + worker.worker_idx,
             schema.to_json(),
             asdict(self.config.limits),
         )
@@ -143,17 +181,14 @@ class Resources:
             self.config.partitions,
         )
 
-    def worker_counters(self) -> dict[str, list[int]]:
-        """Return the workers' counters: a list by worker for each name."""
-        found: dict[str, list[int]] = {name: [] for name in WORKER_COUNTERS}
-        for slot in self.counters.snapshot()[: self.config.workers]:
-            for name in WORKER_COUNTERS:
-                found[name].append(slot[name])
-        return found
+    def worker_counters(self) -> dict[int, dict[str, int]]:
+        """Return the workers' counters by worker and name."""
+        slots = self.counters.snapshot()
+        return {idx: {name: slots[1 + idx][name] for name in WORKER_COUNTERS} for idx in self.results}
 
     def own_counters(self) -> dict[str, int]:
         """Return the coordinator's own counters."""
-        own = self.counters.snapshot()[self.config.workers]
+        own = self.counters.snapshot()[0]
         return {name: own[name] for name in COORDINATOR_COUNTERS}
 
     def close(self) -> None:
@@ -183,7 +218,6 @@ class Resources:
             "cluster_id": self.cluster_id,
             "endpoint": self.client_endpoint,
             "counters_segment": self.counters.name,
-            "workers": self.config.workers,
         }
         path = self.data_dir / FACTS_FILE
         path.write_bytes(orjson.dumps(facts))

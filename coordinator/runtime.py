@@ -4,7 +4,7 @@ One thread, one poller. Every message is taken to the part that it concerns; the
 instructions are carried out here and nowhere else. The commit thread of the store is the only other
 thread; it reports through a file descriptor in the same poller.
 
-Reading order: `run`, `_on_client`, `_on_worker`, `_carry_out`; then `coordinator.publishing`."""
+Reading order: `run`, `_on_client`, `_on_worker`, `carry_out`; then `coordinator.publishing`."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Coordinator:
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.listeners = Listeners(self.frontend.offer)
         self.batches = BatchDesk(config, resources.slab, resources.catalogue_reader, self.listeners)
-        self.publishing = PublishDesk(self, self.batches, self._carry_out)
+        self.publishing = PublishDesk(self, self.batches, self.carry_out)
         self.changes = ChangeDesk(self.registry, self.store, self._answer_change)
 
     def run(self) -> int:
@@ -122,7 +122,7 @@ class Coordinator:
         gc.set_threshold(*GC_THRESHOLDS)
         keep_memory()
         try:
-            self._carry_out(self.scheduler.start())
+            self.carry_out(self.scheduler.start())
             self.backend.spawn(TUNER, 0.0)
             self.registry.replay(self.store.replay, lambda: not self._stopping)
             self.store.start()
@@ -161,7 +161,7 @@ class Coordinator:
 
     def _look_around(self, now_s: float) -> None:
         """Do what time alone makes due."""
-        self._carry_out(self.scheduler.tick(now_s))
+        self.carry_out(self.scheduler.tick(now_s))
         self.listeners.tick(now_s)
         if self.tuner.hangs(now_s):
             self.backend.kill(TUNER)
@@ -243,7 +243,7 @@ class Coordinator:
             self._on_tuner(tuner_wire.decode_from_tuner(body), now_s)
         else:
             self.scheduler.worker_heard(worker_idx, now_s)
-            self._carry_out(self._on_worker(worker_idx, worker_wire.decode_from_worker(body), now_s))
+            self.carry_out(self._on_worker(worker_idx, worker_wire.decode_from_worker(body), now_s))
 
     def _on_worker(
         self, worker_idx: int, message: worker_wire.FromWorker, now_s: float
@@ -252,9 +252,9 @@ class Coordinator:
             case worker_wire.Page():
                 return self._on_page(worker_idx, message, now_s)
             case worker_wire.Hello():
-                return self.scheduler.worker_hello(
-                    worker_idx, self.resources.worker_setup(worker_idx, self.config.schema), now_s
-                )
+                worker = self.scheduler.workers[worker_idx]
+                setup = self.resources.worker_setup(worker, self.config.schema)
+                return self.scheduler.worker_hello(worker_idx, setup, now_s)
             case worker_wire.Ready():
                 instructions = self.scheduler.worker_ready(worker_idx, now_s)
                 self.backend.pinned[worker_idx] = message.pinned_cpu
@@ -279,7 +279,7 @@ class Coordinator:
             self.tuner.policy.measured(page.base_us, page.delta_us)
         shard_idx = self.scheduler.workers[worker_idx].shard_idx
         try:
-            answer = ShardPage(*self.resources.results.read_page(run.slot_idx))
+            answer = ShardPage(*self.resources.results[worker_idx].read_page(run.slot_idx))
             self.batches.add_page(run.batch_no, shard_idx, answer, page.refused)
         except PubSubError as error:
             return self.scheduler.page_refused(worker_idx, page.task_id, error, now_s)
@@ -300,7 +300,7 @@ class Coordinator:
             case tuner_wire.Built():
                 self.tuner.built(message, now_s)
                 built = (message.generation, message.segment, message.counts, message.version)
-                self._carry_out(self.scheduler.layout_built(*built, message.partition_cost))
+                self.carry_out(self.scheduler.layout_built(*built, message.partition_cost))
             case tuner_wire.BuildFailed():
                 log.error("generation %d failed: %s", message.generation, message.error)
                 self.tuner.failed(message, now_s)
@@ -309,9 +309,10 @@ class Coordinator:
 
     def _on_death(self, worker_idx: int | None, now_s: float) -> None:
         if worker_idx is not None:
-            log.warning("worker %d died", worker_idx)
-            self.resources.count.add("worker_restarts", 1)
-            self._carry_out(self.scheduler.worker_died(worker_idx, now_s))
+            if not self.scheduler.workers[worker_idx].dismissed:
+                log.warning("worker %d died", worker_idx)
+                self.resources.count.add("worker_restarts", 1)
+            self.carry_out(self.scheduler.worker_died(worker_idx, now_s))
             return
         log.warning("the tuner died")
         self.resources.count.add("tuner_restarts", 1)
@@ -320,7 +321,8 @@ class Coordinator:
             self.resources.slab.release(chunk_idx)
         self.backend.spawn(TUNER, now_s + RESPAWN_DELAY_S)
 
-    def _carry_out(self, instructions: list[todo.Instruction]) -> None:
+    def carry_out(self, instructions: list[todo.Instruction]) -> None:
+        """Do what the scheduler asks for."""
         for instruction in instructions:
             match instruction:
                 case todo.SendWorker(worker_idx, message):
@@ -330,8 +332,14 @@ class Coordinator:
                 case todo.SpawnWorker(worker_idx, delay_s):
                     self.backend.spawn(worker_idx, time.monotonic() + delay_s)
                 case todo.KillWorker(worker_idx):
-                    log.warning("worker %d hangs and is killed", worker_idx)
+                    log.warning("worker %d does not answer and is killed", worker_idx)
                     self.backend.kill(worker_idx)
+                case todo.WorkerGone(worker_idx):
+                    self.backend.forget(worker_idx)
+                    self.resources.give_seat(worker_idx)
+                case todo.Resized(shards, replicas):
+                    log.warning("resized to %d shards x %d replicas", shards, replicas)
+                    self.layouts.forget_observed()
                 case todo.DiscardPages(batch_no, shard_idx):
                     self.batches.discard_pages(batch_no, shard_idx)
                 case todo.BatchRefused(batch_no, error):
@@ -361,7 +369,7 @@ class Coordinator:
             self.backend.send_tuner(request)
 
     def _tell_ready(self) -> None:
-        if self._on_ready is not None and all(worker.ready for worker in self.scheduler.workers):
+        if self._on_ready is not None and all(worker.ready for worker in self.scheduler.workers.values()):
             callback, self._on_ready = self._on_ready, None
             callback(status_page.status(self))
 

@@ -8,19 +8,18 @@ Rules of the file
   any ready worker of its shard that has the generation mapped and a free result slot.
 - A worker that dies gives its tasks back. The oldest that it had not matched yet is the suspect: a batch
   that was the suspect in two deaths of the same shard is refused as poison.
+- A batch is bound to the team of its acceptance too (`coordinator.team`): a resize to another number of
+  shards starts another team, which takes over when all its workers are ready.
 - A generation becomes current when every ready worker has it mapped. It is dropped and unlinked when
   it is not current, no worker is about to map it, and no unanswered batch is bound to it; never before.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-
 import msgspec
 
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
-from pubsub_cluster.coordinator.dealing import deal_partitions
+from pubsub_cluster.coordinator.dealing import Generation
 from pubsub_cluster.coordinator.instructions import (
     BatchDivided,
     BatchDone,
@@ -29,10 +28,13 @@ from pubsub_cluster.coordinator.instructions import (
     GenerationPublished,
     Instruction,
     KillWorker,
+    Resized,
     SendWorker,
     SpawnWorker,
     UnlinkSegment,
+    WorkerGone,
 )
+from pubsub_cluster.coordinator.team import Crew, Running, Team, Worker
 from pubsub_cluster.language.errors import PoisonBatchError, PubSubError
 from pubsub_cluster.workers import messages as wire
 
@@ -41,59 +43,13 @@ RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
 START_S_MAX = 300.0  # a first start compiles the kernels
 QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
-STORY_LENGTH = 64
-
-
-class Running(msgspec.Struct):
-    """One attempt at a task."""
-
-    task_id: int
-    batch_no: int
-    slot_idx: int
-    matched: bool = False  # its first page is here: what follows is only paging
-
-
-@dataclass(slots=True)
-class Worker:
-    """What the scheduler knows of one worker."""
-
-    worker_idx: int
-    shard_idx: int
-    replica_idx: int
-    alive: bool = False
-    greeted: bool = False  # has said hello in this life: before that it must not be spoken to
-    ready: bool = False
-    attached: set[int] = field(default_factory=set)
-    attaching: set[int] = field(default_factory=set)
-    running: dict[int, Running] = field(default_factory=dict)  # by task, oldest first
-    free_slots: list[int] = field(default_factory=list)
-    restarts: int = 0
-    quick_deaths: int = 0
-    started_at_s: float = 0.0
-    heard_at_s: float = 0.0
-    story: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
-
-    def tell(self, now_s: float, what: str) -> None:
-        """Remember an event, for the day something goes wrong."""
-        self.story.append(f"{now_s:.6f} {what}")
-
-
-@dataclass(slots=True)
-class Generation:
-    """One layout and who still needs it. Generation 0 is the empty layout: everything is delta."""
-
-    number: int
-    segment: str | None
-    base_counts: wire.Counts
-    version: int
-    shard_of_partition: bytes = b""
-    bound_batches: int = 0
 
 
 class Batch(msgspec.Struct):
     """An accepted batch: what it is bound to and which shards still owe an answer."""
 
     batch_no: int
+    team: Team
     generation: int
     moment: tuple[wire.Counts, int, int]  # what the catalogue holds, its version, the time
     chunk_idx: int
@@ -119,18 +75,14 @@ class Scheduler:
     def __init__(
         self, shards: int, replicas: int, task_timeout_s: float, worker_silence_s: float = 10.0
     ) -> None:
-        self.shards = shards
         self.task_timeout_s = task_timeout_s
         self.idle_silence_s = max(task_timeout_s, worker_silence_s)
-        self.workers = [
-            Worker(idx, shard_idx=idx % shards, replica_idx=idx // shards) for idx in range(shards * replicas)
-        ]
+        self.crew = Crew(shards, replicas)
+        self.workers = self.crew.workers
         self.generations = {0: Generation(0, None, (), 0)}
         self.current = 0
         self.pending: int | None = None
         self.batches: dict[int, Batch] = {}
-        self._queues: list[deque[int]] = [deque() for _ in range(shards)]
-        self._replicas = [self.workers[shard_idx::shards] for shard_idx in range(shards)]
         self._next_task_id = 1
         self._next_batch_no = 1
 
@@ -138,7 +90,7 @@ class Scheduler:
 
     def start(self) -> list[Instruction]:
         """Ask for every worker."""
-        return [SpawnWorker(worker.worker_idx, 0.0) for worker in self.workers]
+        return [SpawnWorker(worker_idx, 0.0) for worker_idx in self.workers]
 
     def worker_spawned(self, worker_idx: int, now_s: float) -> None:
         """A process was started for this worker."""
@@ -150,10 +102,11 @@ class Scheduler:
     def worker_hello(self, worker_idx: int, setup: wire.Setup, now_s: float) -> list[Instruction]:
         """The process speaks: give it its setup and every generation that is in use."""
         worker = self.workers[worker_idx]
+        if worker.dismissed:
+            return []
         worker.greeted, worker.heard_at_s = True, now_s
         worker.attached = {0}
-        first_slot = worker_idx * TASKS_PER_WORKER_MAX
-        worker.free_slots = list(range(first_slot, first_slot + TASKS_PER_WORKER_MAX))
+        worker.free_slots = list(range(TASKS_PER_WORKER_MAX))
         worker.tell(now_s, "hello")
         out: list[Instruction] = [SendWorker(worker_idx, setup)]
         out += [
@@ -164,9 +117,9 @@ class Scheduler:
     def worker_ready(self, worker_idx: int, now_s: float) -> list[Instruction]:
         """Kernels are compiled; the worker takes tasks."""
         worker = self.workers[worker_idx]
-        worker.ready, worker.heard_at_s = True, now_s
+        worker.ready, worker.heard_at_s = not worker.dismissed, now_s
         worker.tell(now_s, "ready")
-        return self._publish_if_attached() + self._schedule(now_s)
+        return self._advance() + self._schedule(now_s)
 
     def worker_heard(self, worker_idx: int, now_s: float) -> None:
         """Any sign of life."""
@@ -195,7 +148,7 @@ class Scheduler:
             if batch.error is None:
                 batch.waiting.add(worker.shard_idx)
         requeued = [run.batch_no for run in runs if self.batches[run.batch_no].error is None]
-        self._queues[worker.shard_idx].extendleft(reversed(requeued))
+        worker.team.queues[worker.shard_idx].extendleft(reversed(requeued))
         ended = [run.batch_no for run in runs]
         worker.running.clear()
         worker.alive = worker.greeted = worker.ready = False
@@ -203,20 +156,65 @@ class Scheduler:
         worker.restarts += 1
         worker.quick_deaths = worker.quick_deaths + 1 if now_s - worker.started_at_s < QUIET_LIFE_S else 0
         worker.tell(now_s, "died")
-        delay_s = min(RESPAWN_DELAY_S_MIN * 2 ** max(0, worker.quick_deaths - 1), RESPAWN_DELAY_S_MAX)
-        out.append(SpawnWorker(worker_idx, delay_s))
         for batch_no in ended:
             out += self._finish_if_over(batch_no)
-        return out + self._publish_if_attached() + self._retire() + self._schedule(now_s)
+        if self.crew.is_over(worker):
+            self.crew.gone(worker)
+            out.append(WorkerGone(worker_idx))
+        else:
+            delay_s = min(RESPAWN_DELAY_S_MIN * 2 ** max(0, worker.quick_deaths - 1), RESPAWN_DELAY_S_MAX)
+            out.append(SpawnWorker(worker_idx, delay_s))
+        return out + self._advance() + self._retire() + self._schedule(now_s)
 
     def tick(self, now_s: float) -> list[Instruction]:
         """Find workers that hang: idle ones speak every second, those that start have their time."""
         out: list[Instruction] = []
-        for worker in self.workers:
+        for worker in self.workers.values():
             patience_s = self.task_timeout_s if worker.running else self.idle_silence_s
-            if worker.alive and now_s - worker.heard_at_s > (patience_s if worker.ready else START_S_MAX):
+            patience_s = patience_s if worker.ready or worker.dismissed else START_S_MAX
+            if worker.alive and now_s - worker.heard_at_s > patience_s:
                 worker.heard_at_s = now_s  # told once, its death follows
                 out.append(KillWorker(worker.worker_idx))
+        return out
+
+    # ---- resizing ------------------------------------------------------------------------------
+
+    def resize(self, shards: int, replicas: int, seats: list[int]) -> list[Instruction]:
+        """Change the number of workers; every batch is answered by the team that it was accepted for.
+
+        Parameters
+        ----------
+        shards, replicas : int
+        seats : list of int
+            Indices that no worker has, as many as `Crew.missing` says.
+
+        Raises
+        ------
+        BusyError
+            Workers of the last resize have not left yet.
+        """
+        new = self.crew.resize(shards, replicas, seats)
+        spawned: list[Instruction] = [SpawnWorker(worker.worker_idx, 0.0) for worker in new]
+        return spawned + self._dismiss()
+
+    def _take_over(self) -> list[Instruction]:
+        team = self.crew.next_team
+        if team is None or not all(w.ready and self.current in w.attached for w in team.members):
+            return []
+        self.crew.take_over()
+        return [Resized(team.shards, team.replica_count)]
+
+    def _dismiss(self) -> list[Instruction]:
+        out: list[Instruction] = []
+        for worker in self.crew.dispensable():
+            if not worker.alive:
+                self.crew.gone(worker)
+                out.append(WorkerGone(worker.worker_idx))
+            elif worker.ready:
+                out.append(SendWorker(worker.worker_idx, wire.Shutdown()))
+            else:  # it may be compiling for a while yet
+                out.append(KillWorker(worker.worker_idx))
+            worker.dismissed, worker.greeted, worker.ready = True, False, False
         return out
 
     # ---- generations ---------------------------------------------------------------------------
@@ -232,15 +230,13 @@ class Scheduler:
         """A generation is complete in its segment: have it mapped by everybody."""
         if number <= max(self.generations):
             raise AssertionError(f"generation {number} is not new; known {sorted(self.generations)}")
-        generation = Generation(
-            number, segment, base_counts, version, bytes(deal_partitions(partition_cost, self.shards))
-        )
+        generation = Generation(number, segment, base_counts, version, partition_cost)
         self.generations[number] = generation
         self.pending = number
         out: list[Instruction] = [
-            self._attach(worker, generation) for worker in self.workers if worker.greeted
+            self._attach(worker, generation) for worker in self.workers.values() if worker.greeted
         ]
-        return out + self._publish_if_attached()
+        return out + self._advance()
 
     def layout_attached(self, worker_idx: int, number: int, now_s: float) -> list[Instruction]:
         """A worker has mapped a generation."""
@@ -249,18 +245,22 @@ class Scheduler:
         worker.attached.add(number)
         worker.heard_at_s = now_s
         worker.tell(now_s, f"attached {number}")
-        return self._publish_if_attached() + self._retire() + self._schedule(now_s)
+        return self._advance() + self._retire() + self._schedule(now_s)
 
     def _attach(self, worker: Worker, generation: Generation) -> SendWorker:
-        mine = bytes(1 if shard == worker.shard_idx else 0 for shard in generation.shard_of_partition)
+        shard_of_partition = generation.shard_of_partition(worker.team.shards)
+        mine = bytes(1 if shard == worker.shard_idx else 0 for shard in shard_of_partition)
         message = wire.AttachLayout(generation.number, generation.segment or "", generation.base_counts, mine)
         worker.attaching.add(generation.number)
         return SendWorker(worker.worker_idx, message)
 
+    def _advance(self) -> list[Instruction]:
+        return self._publish_if_attached() + self._take_over()
+
     def _publish_if_attached(self) -> list[Instruction]:
         if self.pending is None:
             return []
-        ready = [worker for worker in self.workers if worker.ready]
+        ready = [worker for worker in self.workers.values() if worker.ready]
         if not ready or not all(self.pending in worker.attached for worker in ready):
             return []
         self.current, self.pending = self.pending, None
@@ -271,10 +271,10 @@ class Scheduler:
         for number, generation in list(self.generations.items()):
             if number in (0, self.current, self.pending) or generation.bound_batches:
                 continue
-            if any(number in worker.attaching for worker in self.workers):
+            if any(number in worker.attaching for worker in self.workers.values()):
                 continue  # told to map it, and not yet heard of: the name must still be there
             del self.generations[number]
-            for worker in self.workers:
+            for worker in self.workers.values():
                 if worker.greeted:
                     worker.attached.discard(number)
                     out.append(SendWorker(worker.worker_idx, wire.DropLayout(number)))
@@ -290,18 +290,21 @@ class Scheduler:
         """Bind a batch to a moment (counts, version and time) and queue its tasks; return its number."""
         batch_no = self._next_batch_no
         self._next_batch_no += 1
-        shards = set(range(self.shards))
-        self.batches[batch_no] = Batch(batch_no, self.current, moment, chunk_idx, shards, is_group)
+        team = self.crew.team
+        shards = set(range(team.shards))
+        self.batches[batch_no] = Batch(batch_no, team, self.current, moment, chunk_idx, shards, is_group)
         self.generations[self.current].bound_batches += 1
-        for queue in self._queues:
+        team.bound_batches += 1
+        for queue in team.queues:
             queue.append(batch_no)
         return batch_no, self._schedule(now_s)
 
     @property
     def has_room(self) -> bool:
         """True when a task of a new batch would go out to some worker at once, in every shard."""
-        idlest, current = self._idlest, self.current
-        return not any([queue or idlest(idx, current) is None for idx, queue in enumerate(self._queues)])
+        team, current = self.crew.team, self.current
+        idlest = team.idlest
+        return not any([queue or idlest(idx, current) is None for idx, queue in enumerate(team.queues)])
 
     def run_of(self, worker_idx: int, task_id: int) -> Running | None:
         """Return the worker's attempt with this id, or None when it is stale."""
@@ -352,41 +355,38 @@ class Scheduler:
             return []
         if batch.error is not None:
             for shard_idx in batch.waiting:
-                self._queues[shard_idx].remove(batch_no)
+                batch.team.queues[shard_idx].remove(batch_no)
             batch.waiting.clear()
         if batch.waiting or batch.running:
             return []
         del self.batches[batch_no]
         self.generations[batch.generation].bound_batches -= 1
+        batch.team.bound_batches -= 1
         return [_verdict(batch), *self._retire()]
 
     def _schedule(self, now_s: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for shard_idx, queue in enumerate(self._queues):
-            while queue:
-                batch = self.batches[queue[0]]
-                worker = self._idlest(shard_idx, batch.generation)
-                if worker is None:
-                    break
-                queue.popleft()
-                run = Running(self._next_task_id, batch.batch_no, worker.free_slots.pop())
-                self._next_task_id += 1
-                if not worker.running and worker.heard_at_s < now_s:
-                    worker.heard_at_s = now_s
-                worker.running[run.task_id] = run
-                batch.waiting.discard(shard_idx)
-                batch.running.add(shard_idx)
-                task = wire.Task(run.task_id, batch.generation, *batch.moment, batch.chunk_idx, run.slot_idx)
-                out.append(SendWorker(worker.worker_idx, task))
-        return out
+        for team in self.crew.teams:
+            for shard_idx, queue in enumerate(team.queues):
+                while queue:
+                    batch = self.batches[queue[0]]
+                    worker = team.idlest(shard_idx, batch.generation)
+                    if worker is None:
+                        break
+                    queue.popleft()
+                    out.append(self._begin_run(worker, batch, now_s))
+        return out + self._dismiss() if self.crew.leaving else out
 
-    def _idlest(self, shard_idx: int, generation: int) -> Worker | None:
-        best: Worker | None = None
-        for worker in self._replicas[shard_idx]:
-            able = worker.ready and worker.free_slots and generation in worker.attached
-            if able and (best is None or len(worker.running) < len(best.running)):
-                best = worker
-        return best
+    def _begin_run(self, worker: Worker, batch: Batch, now_s: float) -> SendWorker:
+        run = Running(self._next_task_id, batch.batch_no, worker.free_slots.pop())
+        self._next_task_id += 1
+        if not worker.running and worker.heard_at_s < now_s:
+            worker.heard_at_s = now_s
+        worker.running[run.task_id] = run
+        batch.waiting.discard(worker.shard_idx)
+        batch.running.add(worker.shard_idx)
+        task = wire.Task(run.task_id, batch.generation, *batch.moment, batch.chunk_idx, run.slot_idx)
+        return SendWorker(worker.worker_idx, task)
 
 
 def _verdict(batch: Batch) -> Instruction:

@@ -38,7 +38,7 @@ def greeting(coordinator: Coordinator) -> dict[str, Any]:
 
 def status(coordinator: Coordinator) -> dict[str, Any]:
     """Return the state of the cluster for ``pubsub-cluster status``."""
-    resources, scheduler, config = coordinator.resources, coordinator.scheduler, coordinator.config
+    resources, scheduler = coordinator.resources, coordinator.scheduler
     counts = resources.catalogue.counts()
     base = scheduler.generations[scheduler.current].base_counts
     worker_counters = resources.worker_counters()
@@ -52,18 +52,21 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
             "ready": worker.ready,
             "tasks_running": len(worker.running),
             "restarts": worker.restarts,
-            **{name: values[worker.worker_idx] for name, values in worker_counters.items()},
+            **worker_counters[worker.worker_idx],
         }
-        for worker in scheduler.workers
+        for _, worker in sorted(scheduler.workers.items())
     ]
+    team, resizing = scheduler.crew.team, scheduler.crew.resizing
     return {
         "cluster_id": resources.cluster_id,
         "pid": resources.owner.pid,
         "endpoint": resources.client_endpoint,
         "data_dir": str(resources.data_dir),
         "uptime_s": round(time.monotonic() - coordinator.started_s, 3),
-        "shards": config.shards,
-        "replicas": config.replicas,
+        "shards": team.shards,
+        "replicas": team.replica_count,
+        "resizing": {"shards": resizing[0], "replicas": resizing[1]} if resizing else None,
+        "leaving": len(scheduler.crew.leaving),
         "version": coordinator.registry.version,
         "generation": scheduler.current,
         "subscriptions": coordinator.registry.live_count,
@@ -100,7 +103,7 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
     scheduler, policy = coordinator.scheduler, coordinator.tuner.policy
     current = scheduler.generations[scheduler.current]
     shard_cost: dict[int, int] = {}
-    for shard_idx in current.shard_of_partition:
+    for shard_idx in current.shard_of_partition(scheduler.crew.team.shards):
         shard_cost[shard_idx] = shard_cost.get(shard_idx, 0) + 1
     return {
         "generation": scheduler.current,

@@ -47,6 +47,7 @@ class Op(enum.StrEnum):
     UNLISTEN = "unlisten"
     STATUS = "status"
     TUNE = "tune"
+    RESIZE = "resize"
     STOP = "stop"
 
 
@@ -85,6 +86,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.UNLISTEN: Fields(frozenset({"owner"})),
     Op.STATUS: Fields(),
     Op.TUNE: Fields(frozenset({"action"})),
+    Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
     Op.STOP: Fields(),
 }
 REPLY_FIELDS: dict[Op, frozenset[str]] = {
@@ -99,6 +101,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.UNLISTEN: frozenset(),
     Op.STATUS: frozenset(),
     Op.TUNE: frozenset(),
+    Op.RESIZE: frozenset(),
     Op.STOP: frozenset(),
 }
 SUBSCRIBE_ITEM_FIELDS = Fields(

@@ -64,6 +64,7 @@ def test_all_commands_are_there() -> None:
         "match",
         "explain",
         "doctor",
+        "resize",
     ]
     assert found == {*expected, "tune show", "tune now", "demo flights"}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.coordinator.instructions import (
@@ -23,15 +23,19 @@ from pubsub_cluster.coordinator.instructions import (
     GenerationPublished,
     Instruction,
     KillWorker,
+    Resized,
     SendWorker,
     SpawnWorker,
     UnlinkSegment,
+    WorkerGone,
 )
 from pubsub_cluster.coordinator.state import Scheduler
-from pubsub_cluster.language.errors import LimitError, PoisonBatchError
+from pubsub_cluster.language.errors import BusyError, LimitError, PoisonBatchError
 from pubsub_cluster.workers import messages as wire
 
 SHARDS, REPLICAS = 2, 2
+WORKERS_MAX = 12
+RESIZES_MAX = 4
 SETUP = wire.Setup(0, SHARDS, "c", "s", "r", "n", 0, {}, {})
 
 
@@ -53,6 +57,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.workers: dict[int, FakeWorker | None] = {}
         self.to_spawn: set[int] = set()
         self.open: dict[int, int] = {}  # batch -> generation
+        self.shards_of: dict[int, int] = {}  # by batch
+        self.wanted = (SHARDS, REPLICAS)
+        self.resizes = 0
         self.pages: dict[tuple[int, int], list[int]] = {}
         self.answered: dict[int, str] = {}
         self.deaths_with: dict[tuple[int, int], int] = {}  # by batch and shard
@@ -79,7 +86,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 case DiscardPages(batch_no, shard_idx):
                     self.pages.pop((batch_no, shard_idx), None)
                 case BatchDone(batch_no):
-                    for shard_idx in range(SHARDS):
+                    for shard_idx in range(self.shards_of[batch_no]):
                         pages = self.pages.pop((batch_no, shard_idx))
                         assert pages == list(range(pages[0], -1, -1)), "pages of two attempts, or a gap"
                     self.close(batch_no, "done")
@@ -99,7 +106,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                     self.close(batch_no, "refused")
                 case GenerationPublished(generation):
                     assert generation > self.published[-1]
-                    for idx, worker in enumerate(self.scheduler.workers):
+                    for idx, worker in self.scheduler.workers.items():
                         assert not worker.ready or generation in worker.attached, idx
                     self.published.append(generation)
                 case UnlinkSegment(segment):
@@ -109,6 +116,14 @@ class SchedulerMachine(RuleBasedStateMachine):
                     self.unlinked.add(segment)
                 case KillWorker(worker_idx):
                     self.die(worker_idx)
+                case WorkerGone(worker_idx):
+                    assert self.workers.get(worker_idx) is None, "forgotten and alive"
+                    assert worker_idx not in self.scheduler.workers
+                    self.to_spawn.discard(worker_idx)
+                case Resized(shards, replicas):
+                    assert (shards, replicas) == self.wanted
+                    team = self.scheduler.crew.team
+                    assert len(team.members) == shards * replicas and all(w.ready for w in team.members)
 
     def close(self, batch_no: int, verdict: str) -> None:
         assert batch_no not in self.answered, "answered twice"
@@ -129,9 +144,21 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.workers[worker_idx] = None
         self.carry_out(self.scheduler.worker_died(worker_idx, self.now_s))
 
-    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
-    def spawn(self, worker_idx: int) -> None:
-        self.spawn_if_due(worker_idx)
+    @initialize(is_ready=st.booleans())
+    def begin(self, is_ready: bool) -> None:
+        for worker_idx in range(SHARDS * REPLICAS if is_ready else 0):
+            self.spawn_if_due(worker_idx)
+            self.deliver_next(worker_idx, 1)
+
+    def live(self, number: int) -> int:
+        """Return a worker that is alive if any is: a number is drawn, because they change all the time."""
+        live = [idx for idx, worker in sorted(self.workers.items()) if worker is not None]
+        return live[number % len(live)] if live else 0
+
+    @precondition(lambda self: self.to_spawn)
+    @rule(number=st.integers(0, WORKERS_MAX - 1))
+    def spawn(self, number: int) -> None:
+        self.spawn_if_due(sorted(self.to_spawn)[number % len(self.to_spawn)])
 
     def spawn_if_due(self, worker_idx: int) -> None:
         if worker_idx in self.to_spawn:
@@ -147,7 +174,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         counts = (len(self.answered),)
         batch_no, instructions = self.scheduler.batch_accepted((counts, 0, 0), 0, self.now_s, is_group)
         sent = [i for i in instructions if isinstance(i, SendWorker) and isinstance(i.message, wire.Task)]
-        assert had_room == (len(sent) == SHARDS), "room is what lets a task out to every shard"
+        shards = self.scheduler.crew.team.shards
+        assert had_room == (len(sent) == shards), "room is what lets a task out to every shard"
+        self.shards_of[batch_no] = shards
         if is_group:
             self.groups.add(batch_no)
         self.open[batch_no] = self.published[-1]
@@ -160,9 +189,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         number, self.next_generation = self.next_generation, self.next_generation + 1
         self.carry_out(self.scheduler.layout_built(number, f"layout{number}", (0,), 0, [1.0, 2.0, 3.0]))
 
-    @rule(
-        worker_idx=st.integers(0, SHARDS * REPLICAS - 1), page_count=st.integers(1, 3), refuse=st.booleans()
-    )
+    @rule(worker_idx=st.integers(0, WORKERS_MAX - 1), page_count=st.integers(1, 3), refuse=st.booleans())
     def deliver(self, worker_idx: int, page_count: int, refuse: bool) -> None:
         self.deliver_next(worker_idx, page_count, refuse)
 
@@ -180,6 +207,9 @@ class SchedulerMachine(RuleBasedStateMachine):
                 self.carry_out(self.scheduler.layout_attached(worker_idx, generation, self.now_s))
             case wire.DropLayout():
                 pass
+            case wire.Shutdown():
+                assert not worker.slots, "told to leave with a task"
+                self.die(worker_idx)
             case wire.Forget(task_id):
                 assert task_id not in worker.slots
                 worker.owed.pop(task_id, None)
@@ -206,8 +236,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         self.carry_out(self.scheduler.page_read(worker_idx, task_id, left > 0, self.now_s))
 
-    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
-    def fail(self, worker_idx: int) -> None:
+    @rule(number=st.integers(0, WORKERS_MAX - 1))
+    def fail(self, number: int) -> None:
+        worker_idx = self.live(number)
         worker = self.workers.get(worker_idx)
         if worker is None or not worker.inbox or not isinstance(worker.inbox[0], wire.Task):
             return
@@ -218,16 +249,32 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.failed.add(run.batch_no)
         self.carry_out(self.scheduler.task_failed(worker_idx, task_id, LimitError("too many"), self.now_s))
 
-    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
-    def crash(self, worker_idx: int) -> None:
+    @precondition(lambda self: self.resizes < RESIZES_MAX)
+    @rule(shards=st.integers(1, 3), replicas=st.integers(1, 2))
+    def resize(self, shards: int, replicas: int) -> None:
+        free = [idx for idx in range(WORKERS_MAX + 8) if idx not in self.scheduler.workers]
+        seats = free[: self.scheduler.crew.missing(shards, replicas)]
+        try:
+            instructions = self.scheduler.resize(shards, replicas, seats)
+        except BusyError:
+            assert self.scheduler.crew.leaving
+            return
+        self.wanted = (shards, replicas)
+        self.resizes += 1
+        self.carry_out(instructions)
+
+    @rule(number=st.integers(0, WORKERS_MAX - 1))
+    def crash(self, number: int) -> None:
+        worker_idx = self.live(number)
         if self.workers.get(worker_idx) is not None:
             self.die(worker_idx)
 
-    @rule(worker_idx=st.integers(0, SHARDS * REPLICAS - 1))
-    def hang(self, worker_idx: int) -> None:
+    @rule(number=st.integers(0, WORKERS_MAX - 1))
+    def hang(self, number: int) -> None:
+        worker_idx = self.live(number)
         self.now_s += 11.0
-        for idx in self.workers:
-            if idx != worker_idx:
+        for idx, worker in self.workers.items():
+            if idx != worker_idx and worker is not None:
                 self.scheduler.worker_heard(idx, self.now_s)
         self.carry_out(self.scheduler.tick(self.now_s))
 
@@ -238,12 +285,16 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for _ in range(200):
-            for worker_idx in range(SHARDS * REPLICAS):
+            for worker_idx in range(WORKERS_MAX + 8):
                 self.spawn_if_due(worker_idx)
                 self.deliver_next(worker_idx, 1)
         assert not self.open, "a batch was never answered"
         live = {0, self.published[-1]}
         assert set(self.scheduler.generations) == live, "an old generation was never given back"
+        crew = self.scheduler.crew
+        assert (crew.team.shards, crew.team.replica_count) == self.wanted, "a resize never came to its end"
+        assert crew.teams == [crew.team] and not crew.leaving
+        assert sorted(crew.workers) == sorted(worker.worker_idx for worker in crew.team.members)
 
 
 SchedulerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
@@ -273,3 +324,31 @@ def test_a_respawn_loop_backs_off() -> None:
     scheduler.worker_spawned(0, 100.0)
     (spawn,) = [i for i in scheduler.worker_died(0, 200.0) if isinstance(i, SpawnWorker)]
     assert spawn.delay_s < 0.1
+
+
+def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:
+    """Two shards take over while a batch waits for the one of before, whose worker dies once."""
+    scheduler = Scheduler(1, 1, 10.0)
+    scheduler.worker_spawned(0, 0.0)
+    scheduler.worker_hello(0, SETUP, 0.0)
+    scheduler.worker_ready(0, 0.0)
+    batch_no, _ = scheduler.batch_accepted(((), 0, 0), 0, 0.0)
+    assert scheduler.crew.missing(2, 1) == 2
+    scheduler.resize(2, 1, [1, 2])
+    out: list[Instruction] = []
+    for worker_idx in (1, 2):
+        assert scheduler.crew.team.shards == 1
+        scheduler.worker_spawned(worker_idx, 0.0)
+        scheduler.worker_hello(worker_idx, SETUP, 0.0)
+        out += scheduler.worker_ready(worker_idx, 0.0)
+    assert out == [Resized(2, 1)]
+    out = scheduler.worker_died(0, 0.0)
+    assert [i for i in out if isinstance(i, SpawnWorker)], "nobody is left who could answer"
+    scheduler.worker_spawned(0, 1.0)
+    scheduler.worker_hello(0, SETUP, 1.0)
+    (task,) = [i.message for i in scheduler.worker_ready(0, 1.0) if isinstance(i, SendWorker)]
+    assert isinstance(task, wire.Task)
+    out = scheduler.page_read(0, task.task_id, False, 1.0)
+    assert out == [BatchDone(batch_no), SendWorker(0, wire.Shutdown())]
+    assert scheduler.worker_died(0, 1.0) == [WorkerGone(0)]
+    assert sorted(scheduler.workers) == [1, 2]

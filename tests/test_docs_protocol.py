@@ -93,7 +93,7 @@ def test_formats_and_answers_are_those_of_the_code() -> None:
     answer_rows = table(text.split("Its buffers:\n")[-1])
     assert {row[0].strip("`") for row in answer_rows} == set(protocol.Answer)
     for action in protocol.TUNE_ACTIONS:
-        assert f"`{action}`" in section("### status, tune, stop")
+        assert f"`{action}`" in section("### status, tune, resize, stop")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""What an operator asks of a cluster: how it is, and to be otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pubsub_cluster.client.session import Session
+from pubsub_cluster.language.errors import ReplyTimeoutError
+from pubsub_cluster.language.protocol import Message, Op
+
+RESIZE_TIMEOUT_S = 120.0
+_LOOK_EVERY_S = 0.05
+
+
+class Operator:
+    """Calls about the cluster itself; part of `Client`."""
+
+    _session: Session
+
+    def hello(self) -> dict[str, Any]:
+        """Return the cluster's identity, limits and schema."""
+        return self._session.hello()
+
+    def ping(self) -> None:
+        """Return when the cluster has answered."""
+        self._session.ask(Op.PING, {})
+
+    def status(self) -> dict[str, Any]:
+        """Return the cluster's state: processes, catalogue, generations, counters."""
+        return _facts(self._session.ask(Op.STATUS, {}))
+
+    def tune_show(self) -> dict[str, Any]:
+        """Return what the tuner knows and has built."""
+        return _facts(self._session.ask(Op.TUNE, {"action": "show"}))
+
+    def tune_now(self) -> dict[str, Any]:
+        """Ask the tuner to build a generation now."""
+        return _facts(self._session.ask(Op.TUNE, {"action": "now"}))
+
+    def resize(
+        self,
+        shards: int | None = None,
+        replicas: int | None = None,
+        *,
+        wait: bool = True,
+        timeout_s: float = RESIZE_TIMEOUT_S,
+        on_look: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Change the number of workers while the cluster works; return its status.
+
+        Parameters
+        ----------
+        shards, replicas : int, optional
+            As they are, without them.
+        wait : bool
+            Return only when the new workers take every batch and those that are not needed have left.
+        timeout_s : float
+            Longest wait; the resize goes on after it.
+        on_look : callable, optional
+            Called with each status while it waits.
+
+        Raises
+        ------
+        LimitError, SegmentError
+            There are too many workers, or too little shared memory, for it; nothing is changed.
+        ReplyTimeoutError
+            The new workers are not ready yet.
+        """
+        now = self.status()
+        wanted = {
+            "shards": now["shards"] if shards is None else shards,
+            "replicas": now["replicas"] if replicas is None else replicas,
+        }
+        deadline_s = time.monotonic() + timeout_s
+        self._session.ask(Op.RESIZE, wanted)
+        while True:
+            now = self.status()
+            is_over = (
+                now["resizing"] is None and not now["leaving"] and all(w["ready"] for w in now["workers"])
+            )
+            if is_over or not wait:
+                return now
+            if on_look is not None:
+                on_look(now)
+            if time.monotonic() > deadline_s:
+                raise ReplyTimeoutError(
+                    "the workers of the new size are not ready yet",
+                    seen=f"{sum(bool(w['ready']) for w in now['workers'])} of {len(now['workers'])} workers",
+                    limit=f"{timeout_s:g} s",
+                    remedy="The resize goes on; `status` tells when it is over.",
+                )
+            time.sleep(_LOOK_EVERY_S)
+
+    def stop_cluster(self) -> None:
+        """Ask the cluster to finish what it has accepted and stop; returns when it has agreed."""
+        self._session.ask(Op.STOP, {})
+
+
+def _facts(message: Message) -> dict[str, Any]:
+    return {name: value for name, value in message.header.items() if name not in ("op", "request", "ok")}
