@@ -30,7 +30,7 @@ from pubsub_cluster.benchmarks.cluster_level import (
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads import WORKLOADS
 from pubsub_cluster.benchmarks.workloads.rules import Rules
-from pubsub_cluster.coordinator.registry import DEFAULT_OWNER
+from pubsub_cluster.coordinator.staging import DEFAULT_OWNER
 from pubsub_cluster.coordinator.store import SUBSCRIBE, Change, ChangeStore
 
 FIGURE, UNIT = "memory of everything", "bytes/subscription"

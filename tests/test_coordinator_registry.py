@@ -203,7 +203,7 @@ def test_a_full_catalogue_says_so_at_its_limit_and_not_before() -> None:
         registry.stage_subscribe({"expr": EXPR})
     registry.apply(1)
     assert registry.catalogue.counts().rows == 200
-    assert not registry._overlay
+    assert not registry._staging._overlay
 
 
 class StoppedStore:
