@@ -16,6 +16,7 @@ import zmq
 
 from pubsub_cluster.coordinator.children import Child
 from pubsub_cluster.coordinator.sockets import LAST, NOT_LAST, readable
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
 
@@ -151,6 +152,7 @@ class Backend:
         self._socket.close(linger=0)
         self._context.term()
 
+    @fault_point("child.send")
     def _send(self, child: int | None, body: bytes) -> None:
         process = self._children.get(child)
         if process is None:

@@ -28,6 +28,7 @@ from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.language.protocol import Answer, Buffer, PublishRequest
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.slab import BatchSlab
 
 ANSWERS: dict[Any, Answer] = {answer.value: answer for answer in Answer}
@@ -144,6 +145,7 @@ class BatchDesk:
         """True while a batch can be placed."""
         return self._slab.free_count > 0
 
+    @fault_point("slab.write")
     def place(self, group: list[Publication]) -> int:
         """Place publications, one or several of the intake, into a chunk and return that.
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pubsub_cluster
+from pubsub_cluster.shm.fault_points import fault_point
 
 STOP_GRACE_S = 2.0
 
@@ -24,6 +25,7 @@ class Child:
         Readable when the process has ended; register it in the poller.
     """
 
+    @fault_point("child.spawn")
     def __init__(self, module: str, arguments: list[str]) -> None:
         command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
         # In a group of its own: a terminal's Ctrl-C is for the coordinator, which tells its children.

@@ -33,6 +33,7 @@ from pubsub_cluster.language.protocol import (
     parse_publish,
 )
 from pubsub_cluster.language.together import TOGETHER_SIZE_BYTES_MAX, together
+from pubsub_cluster.shm.fault_points import fault_point
 
 SEND_QUEUE_MESSAGES_MAX = 1_000
 RECEIVE_QUEUE_MESSAGES_MAX = 1_000
@@ -113,6 +114,7 @@ class Frontend:
         for identity, several in shared.items():
             self.send(identity, together(several) if len(several) > 1 else several[0])
 
+    @fault_point("client.send")
     def offer(self, identity: bytes, frames: Sequence[Buffer]) -> bool:
         """Send a message if the peer has room; return whether it had.
 

@@ -21,6 +21,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_rows import window_of
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.id_index import IdIndex
 
 REPLAY_GROUP = 10_000
@@ -94,6 +95,7 @@ class Registry:
         window = window_of(columns, self.catalogue.counts().windows, row)
         return Live(int(columns.handle[row]), owner, *_given(window), self._metadata.get(name))
 
+    @fault_point("catalogue.apply")
     def apply(self, change_count: int) -> None:
         """Make the next `change_count` staged changes visible: they are durable."""
         self._apply(self._staging.take(change_count))
@@ -133,6 +135,7 @@ class Registry:
         """Forget everything staged: the store could not keep it."""
         self._staging.forget(self.version)
 
+    @fault_point("store.replay")
     def replay(
         self, changes: Callable[[], Iterable[Change]], go_on: Callable[[], bool] = lambda: True
     ) -> None:

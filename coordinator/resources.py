@@ -24,6 +24,7 @@ from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, s
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.counters import CounterSegment
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import current_owner, list_segments, parse_name, sweep_dead, unlink_segment
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import BatchSlab
@@ -211,6 +212,7 @@ class Resources:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
+    @fault_point("facts.write")
     def _write_facts(self) -> None:
         facts: dict[str, Any] = {
             "pid": self.owner.pid,

@@ -43,6 +43,7 @@ from pubsub_cluster.language.errors import (
     error_from_dict,
 )
 from pubsub_cluster.language.protocol import Message, Op, PublishRequest
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
 from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
@@ -179,6 +180,7 @@ class Coordinator:
             steps.callback(self.store.close)
             steps.callback(self.backend.close)
 
+    @fault_point("client.message")
     def _on_client(
         self, identity: bytes, message: Message | PublishRequest | PubSubError, now_s: float
     ) -> None:
@@ -237,6 +239,7 @@ class Coordinator:
         self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
         self.frontend.send(identity, reply.frames(request))
 
+    @fault_point("child.message")
     def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
         if worker_idx is None:
             self.tuner.heard_at_s = now_s
@@ -271,6 +274,7 @@ class Coordinator:
             case worker_wire.Heartbeat():
                 return []
 
+    @fault_point("page.read")
     def _on_page(self, worker_idx: int, page: worker_wire.Page, now_s: float) -> list[todo.Instruction]:
         run = self.scheduler.run_of(worker_idx, page.task_id)
         if run is None:

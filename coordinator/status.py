@@ -14,6 +14,7 @@ import orjson
 
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import PROTOCOL_VERSION, TUNE_ACTIONS
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import SHM_DIRECTORY, list_segments, parse_name
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
+@fault_point("poison.write")
 def keep_poison(coordinator: Coordinator, batch: OpenBatch, batch_no: int) -> None:
     """Keep a batch that killed its worker twice, for diagnosis; at most `POISON_FILES_MAX` of them.
 

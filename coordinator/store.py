@@ -26,6 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.shm.fault_points import fault_point
 
 STORE_FILE = "catalogue.sqlite"
 STORE_FORMAT = "1"
@@ -142,6 +143,7 @@ class ChangeStore:
             row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
         return str(row[0]) if row else None
 
+    @fault_point("schema.write")
     def keep_schema(self, schema_json: str) -> None:
         """Remember the schema beside the changes."""
         with self._explained("written"), contextlib.closing(self._connect()) as connection, connection:
@@ -214,16 +216,19 @@ class ChangeStore:
                     with self._explained("written"):
                         self._check_file()
                         connection = connection or self._connect()
-                        with connection:
-                            connection.executemany(_INSERT, [group[1:] for group in groups])
+                        _write(connection, groups)
                 except StoreError as error:
                     self._failure = error
                 except Exception as error:  # the thread must live: its groups fail, nothing waits for ever
                     self._failure = StoreError("the change table could not be written", seen=repr(error))
-            self._done.extend(Committed(group.group_id, self._failure) for group in groups)
-            os.eventfd_write(self.wake_fd, 1)
+            self._report(groups)
         if connection is not None:
             connection.close()
+
+    @fault_point("store.report")
+    def _report(self, groups: list[_Group]) -> None:
+        self._done.extend(Committed(group.group_id, self._failure) for group in groups)
+        os.eventfd_write(self.wake_fd, 1)
 
     def _take_all(self) -> tuple[list[_Group], bool]:
         first = self._groups.get()
@@ -284,3 +289,14 @@ class ChangeStore:
                 seen=f"{error} ({self.path})",
                 remedy="Nothing of this was acknowledged. Free disk space or restore the file; try again.",
             ) from error
+
+
+@fault_point("store.write")
+def _write(connection: sqlite3.Connection, groups: list[_Group]) -> None:
+    with connection:
+        _insert(connection, groups)
+
+
+@fault_point("store.insert")
+def _insert(connection: sqlite3.Connection, groups: list[_Group]) -> None:
+    connection.executemany(_INSERT, [group[1:] for group in groups])

@@ -25,6 +25,7 @@ from pubsub_cluster.shm.catalogue_store import (
     CatalogueCounts,
     CatalogueStore,
 )
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.segment import Owner
 
 ROOM_AHEAD_SHARE = 16
@@ -162,6 +163,7 @@ class CatalogueWriter:
         rows.check()
         return self._write(lambda draft: draft.collect_columns(rows, self.columns))
 
+    @fault_point("catalogue.append")
     def _write(self, collect: Callable[[Draft], tuple[Slices, CatalogueCounts]]) -> int:
         draft = Draft(self._counts, self._literals, self._attributes, self._owners)
         try:
@@ -177,6 +179,7 @@ class CatalogueWriter:
         self._is_tight = self._store.is_tight(counts)
         return first_row
 
+    @fault_point("catalogue.remove")
     def remove(self, row: int, version: int) -> None:
         """Say that `version` is the first one that does not see `row`; a row is removed once."""
         if not 0 <= row < self._counts.rows or version <= 0 or self.columns.removed_version[row]:

@@ -22,6 +22,7 @@ from pubsub_cluster.shm.columns import (
     lengths_span,
     plan,
 )
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.segment import AnySegment, Owner, PrivateSegment, Segment
 
 
@@ -46,6 +47,7 @@ class FamilySegment:
         self._columns: dict[tuple[str, int], npt.NDArray[Any]] = {}
 
     @classmethod
+    @fault_point("segment.create")
     def create(
         cls, family: str, lengths: Mapping[str, int], generation: int, owner: Owner, reserve: bool = True
     ) -> FamilySegment:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.code_space import F8, I4, I8, U1, U8, CodeSpaces
 from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.segment import Owner
 
 LAYOUT_INFO = (
@@ -255,6 +256,7 @@ def write_layout(arrays: LayoutArrays, owner: Owner) -> FamilySegment:
     return move_layout(list(arrays), layout_lengths(arrays), arrays.generation, owner)
 
 
+@fault_point("layout.write")
 def move_layout(columns: list[Any], lengths: dict[str, int], generation: int, owner: Owner) -> FamilySegment:
     """Move a layout into a new shared segment; complete when this returns.
 
@@ -292,6 +294,7 @@ def move_layout(columns: list[Any], lengths: dict[str, int], generation: int, ow
     return made
 
 
+@fault_point("layout.attach")
 def attach_layout(name: str) -> LayoutView:
     """Map the layout in segment `name`; the arrays keep the map alive, also after the segment is unlinked.
 

@@ -14,6 +14,7 @@ import re
 from typing import NamedTuple
 
 from pubsub_cluster.language.errors import SegmentError
+from pubsub_cluster.shm.fault_points import fault_point
 
 SHM_DIRECTORY = "/dev/shm"
 
@@ -103,6 +104,7 @@ def free_shared_bytes() -> int | None:
     return found.f_bavail * found.f_frsize if found.f_blocks else None
 
 
+@fault_point("segment.unlink")
 def unlink_segment(name: str) -> bool:
     """Remove the name of a segment of ours; return False when there is none."""
     if parse_name(name) is None:
@@ -133,6 +135,7 @@ def list_segments(cluster_id: str | None = None) -> list[str]:
     return sorted(names)
 
 
+@fault_point("segment.sweep")
 def sweep_dead(cluster_id: str | None = None) -> list[str]:
     """Unlink this user's segments whose owner is dead; return their names.
 

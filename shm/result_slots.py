@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pubsub_cluster.language.errors import SegmentError
 from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.segment import Owner
 
 FAMILY = "result_slot"
@@ -65,6 +66,7 @@ class ResultSlots:
         """Name of the segment, for `attach`."""
         return self._family.name
 
+    @fault_point("page.write")
     def write_page(
         self, slot_idx: int, first_event: int, counts: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]
     ) -> None:

@@ -18,6 +18,7 @@ from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import layout_lengths, move_layout
 from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, leave, take_turns, tie_to_parent
 from pubsub_cluster.shm.memory import give_back_memory
@@ -88,6 +89,7 @@ class TunerLoop:
         self._events = EventSample()
         self._say(wire.TunerReady())
 
+    @fault_point("tuner.sample")
     def _sample(self, chunk_idx: int) -> None:
         event_count = 0
         try:
@@ -99,6 +101,7 @@ class TunerLoop:
             log.warning("batch not sampled: %s", error)
         self._say(wire.SampleTaken(chunk_idx, event_count, self._events.event_count))
 
+    @fault_point("tuner.fold")
     def _fold(self, request: wire.Fold) -> None:
         started_s = time.perf_counter()
         try:
@@ -159,6 +162,7 @@ class TunerLoop:
                 self._finish_measurement(self._measurement)
         return self._constants
 
+    @fault_point("tuner.send")
     def _say(self, message: wire.FromTuner) -> None:
         self._socket.send(wire.encode(message))
 

@@ -16,6 +16,7 @@ from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.counters import CounterWriter
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import attach_layout
 from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.result_slots import ResultSlots
@@ -92,6 +93,7 @@ class WorkerLoop:
         self._context.destroy(linger=0)
         return 0
 
+    @fault_point("worker.message")
     def _do(self, action: Action) -> None:
         match action:  # the most frequent first
             case Match(task):
@@ -115,6 +117,7 @@ class WorkerLoop:
             case Stop():
                 self._running = False
 
+    @fault_point("worker.configure")
     def _configure(self, setup: wire.Setup) -> None:
         started_us = now_us()
         self._setup = setup
@@ -190,5 +193,6 @@ class WorkerLoop:
             facts = answer.first_page
         self._say(wire.Page(action.task_id, action.more, **facts))
 
+    @fault_point("worker.send")
     def _say(self, message: wire.FromWorker) -> None:
         self._socket.send(wire.encode(message))
