@@ -2,7 +2,8 @@
 
 The matches of an event are those of its projection (`pubsub_cluster.logs.projection`), so each distinct one
 is matched once and remembered under a digest of 16 bytes, within bounded memory: when the newer half is
-full, the older half is forgotten. The lines of a block whose projections are new go to the engine as one
+full, the older half is forgotten. Projections are cut out of the lines before anything is decoded
+(`pubsub_cluster.workers.line_projector`); only new ones are decoded, and lines that are out of the ordinary. The lines of a block whose projections are new go to the engine as one
 batch. Order is that of the lines. An attribute that no rule of the event's source reads is not looked at,
 nor checked.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,8 +23,9 @@ from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.naive import Values
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
-from pubsub_cluster.logs.projection import Projection, is_inexact, roots_of, text_of
+from pubsub_cluster.logs.projection import Projection, SourceClass, is_inexact, roots_of, text_of
 from pubsub_cluster.sigma_rules.events import Normaliser
+from pubsub_cluster.workers.line_projector import LineProjector
 from pubsub_cluster.workers.line_sieve import LITERAL_BYTES_MIN, LineSieve
 
 REMEMBERED_MAX = 1 << 17
@@ -209,6 +211,9 @@ class Detector:
         literals = self._projection.literals
         is_useful = literals and min(map(len, literals)) >= LITERAL_BYTES_MIN
         self._sieve = LineSieve(literals) if literals and is_useful else None
+        self._projector = LineProjector(
+            self._projection.gate_attributes, self._projection.fields, form.renamed, self._source_of
+        )
         self._match = match
         self._on_bad = on_bad
         self._form = form
@@ -223,7 +228,13 @@ class Detector:
         fresh: dict[bytes, Event] = {}
         found: dict[bytes, tuple[int, ...]] = {}
         passing = repeat(True) if self._sieve is None else self._sieve.passing(block.lines)
-        for line, passes in zip(block.lines, passing, strict=False):
+        sources, bounds, text = self._projector.project(block.lines)
+        spans = pairwise(bounds)
+        for line, passes, source, (start, stop) in zip(block.lines, passing, sources, spans, strict=False):
+            if source is not None and not (passes and source.may_hold_anywhere(line)):
+                self.tally.event_count += 1
+                keys.append(self._plain_key(text[start:stop], found, fresh) if source.candidates else None)
+                continue
             try:
                 event = parse_line(line)
                 keys.append(None if event is None else self._key(line, event, passes, found, fresh))
@@ -245,6 +256,28 @@ class Detector:
             elif key in refused:
                 self.tally.event_count -= 1
                 self._refuse(block.file, number, refused[key])
+
+    def _source_of(self, line: bytes) -> SourceClass:
+        """Return the class of a line that is an event without nested objects."""
+        event = parse_line(line)
+        assert event is not None
+        return self._projection.class_of(list(map(event.get, self._projection.gate_attributes)))
+
+    def _plain_key(
+        self, text: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]
+    ) -> bytes:
+        """Return the digest of a projection that is the text of an object; as `_key`."""
+        key = blake2b(text, digest_size=DIGEST_SIZE_BYTES).digest()
+        if key in found or key in fresh:
+            return key
+        known = self._newer.get(key)
+        if known is None:
+            known = self._older.get(key)
+        if known is not None:
+            found[key] = known
+            return key
+        fresh[key] = self._form.seen(self._form.flattened(parse_line(text) or {}, text))
+        return key
 
     def _key(
         self,

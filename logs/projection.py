@@ -72,6 +72,8 @@ class Projection:
     roots : frozenset of str
         Names under which an event may have an object that holds an attribute of some rule: of ``a.b`` it
         is ``a``.
+    fields : tuple of str
+        Attributes that the matches of some event depend on, those of the gates first.
     literals : list of bytes or None
         As `line_literals` of the predicates on any attribute, of all rules together.
     """
@@ -94,6 +96,7 @@ class Projection:
         ]
         read_names = {name for each in expressions for name in attributes_of(each) if name is not None}
         read_names.update(*(sources.get(name, ()) for name in tuple(read_names)))
+        self.fields = (*self.gate_attributes, *sorted(read_names.difference(self.gate_attributes)))
         self.roots = frozenset(root for name in read_names for root in roots_of(name))
         atoms = (atom for each in self._atoms for atom in each if atom.attribute is None)
         self.literals = line_literals(dict.fromkeys(atoms))

@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "coordinator": {"language", "shm", "workers.messages", "tuner.messages"},
     "client": {"language"},
     "sigma_rules": {"language"},
-    "logs": {"language", "sigma_rules", "workers.line_sieve"},
+    "logs": {"language", "sigma_rules", "workers.line_sieve", "workers.line_projector"},
     "cli": set(FOLDERS) | {"pubsub_cluster"},
     "benchmarks": set(FOLDERS) | {"pubsub_cluster"},
 }
