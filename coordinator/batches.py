@@ -50,6 +50,8 @@ class OpenBatch(msgspec.Struct):
         Errors of refused events.
     match_count : int
         Rows in the pages; once merged, matches.
+    merged : Merged or None
+        The answer, once every shard has given its part.
     """
 
     group: list[Publication]
@@ -57,10 +59,12 @@ class OpenBatch(msgspec.Struct):
     generation: int
     version: int
     counts: CatalogueCounts
+    now_us: int
     chunk_idx: int
     pages: dict[int, list[ShardPage]] = {}
     refused: dict[int, dict[str, Any]] = {}
     match_count: int = 0
+    merged: Merged | None = None
 
 
 Answered: TypeAlias = list[tuple[Publication, Reply]]
@@ -220,7 +224,7 @@ class BatchDesk:
 
     def _answered(self, batch: OpenBatch) -> Answered:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        merged = merge_pages(pages, batch.event_count, self._catalogue)
+        batch.merged = merged = merge_pages(pages, batch.event_count, self._catalogue)
         batch.match_count = len(merged.handles)
         first = [0, *itertools.accumulate([publication.form.event_count for publication in batch.group])]
         parts = Parts(merged, first)

@@ -21,6 +21,7 @@ LEAST: dict[str, float] = {
     "task_timeout_s": 0.1,
     "worker_silence_s": 2.0,  # an idle worker speaks every second
     "partitions": 1,
+    "self_check_rows": 0,
 }
 DURABILITIES = ("full", "normal")
 
@@ -54,6 +55,9 @@ class ClusterConfig:
         A worker that is silent for so long on one task is replaced.
     worker_silence_s : float
         An idle worker that is silent for so long is replaced; never sooner than after `task_timeout_s`.
+    self_check_rows : int
+        Subscriptions that one live event a second is checked against by brute force, at low priority; 0:
+        none. A wrong answer is logged as an alarm and shown by ``status``.
     injected_clock : bool
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
@@ -72,6 +76,7 @@ class ClusterConfig:
     retune_interval_s: float = 30.0
     task_timeout_s: float = 60.0
     worker_silence_s: float = 10.0
+    self_check_rows: int = 250
     injected_clock: bool = False
     partitions: int = 64
 

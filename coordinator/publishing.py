@@ -93,10 +93,13 @@ class PublishDesk:
         scheduler, version = self._coordinator.scheduler, self._coordinator.registry.version
         counts = self._coordinator.resources.catalogue.counts()
         chunk_idx = self._batches.place(group)
-        generation, moment = scheduler.current, (counts, version, self._batches.time_of(group))
+        generation, now_us = scheduler.current, self._batches.time_of(group)
+        moment = (counts, version, now_us)
         batch_no, instructions = scheduler.batch_accepted(moment, chunk_idx, now_s, len(group) > 1)
         event_count = sum([publication.form.event_count for publication in group])
-        self._batches.open[batch_no] = OpenBatch(group, event_count, generation, version, counts, chunk_idx)
+        self._batches.open[batch_no] = OpenBatch(
+            group, event_count, generation, version, counts, now_us, chunk_idx
+        )
         self._carry_out(instructions)
 
     def done(self, batch_no: int) -> None:
@@ -114,7 +117,8 @@ class PublishDesk:
         now_s = time.monotonic()
         tuner = self._coordinator.tuner
         if tuner.wants_sample(now_s):
-            self._coordinator.backend.send_tuner(tuner.lend(batch.chunk_idx, now_s))
+            check = self._coordinator.self_check.pick(batch, now_s)
+            self._coordinator.backend.send_tuner(tuner.lend(batch.chunk_idx, now_s, check))
         else:
             self._coordinator.resources.slab.release(batch.chunk_idx)
 

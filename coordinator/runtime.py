@@ -34,6 +34,7 @@ from pubsub_cluster.coordinator.queries import answer_query
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.resources import Resources
 from pubsub_cluster.coordinator.schema_store import with_stored_schema
+from pubsub_cluster.coordinator.self_check import SelfCheck
 from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
@@ -108,6 +109,7 @@ class Coordinator:
         )
         self.layouts = LayoutReports()
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
+        self.self_check = SelfCheck(config.self_check_rows)
         self.window = ReplyWindow()
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
@@ -298,6 +300,7 @@ class Coordinator:
             case tuner_wire.Measured(constants):
                 self.tuner.constants = constants
             case tuner_wire.SampleTaken():
+                self.self_check.told(message)
                 chunk_idx = self.tuner.taken_back(message)
                 if chunk_idx is not None:
                     self.resources.slab.release(chunk_idx)

@@ -85,6 +85,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
             "building": coordinator.tuner.building.generation if coordinator.tuner.building else None,
             "sampled_events": coordinator.tuner.policy.sample_count,
         },
+        "self_check": coordinator.self_check.status(),
         "encoder": coordinator.layouts.encoder(),
         "segments": _segment_sizes(coordinator),
     }

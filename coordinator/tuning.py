@@ -62,10 +62,10 @@ class TunerDesk:
         """Lend it the batch that was just answered?"""
         return self.ready and self.lent_chunk is None and now_s - self.sampled_at_s >= SAMPLE_INTERVAL_S
 
-    def lend(self, chunk_idx: int, now_s: float) -> wire.Sample:
-        """Lend a chunk until `taken_back`."""
+    def lend(self, chunk_idx: int, now_s: float, check: wire.Check | None = None) -> wire.Sample:
+        """Lend a chunk until `taken_back`; an answer of its batch may be checked too."""
         self.lent_chunk, self.sampled_at_s = chunk_idx, now_s
-        return wire.Sample(chunk_idx)
+        return wire.Sample(chunk_idx, check)
 
     def taken_back(self, message: wire.SampleTaken) -> int | None:
         """The tuner is done with the chunk; return it for release."""

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import strategies
 from hypothesis import given, settings
-from normal_forms import check_form, form_holds
 
 from pubsub_cluster.language.errors import CallerError, DomainError, ExpressionError, LimitError
 from pubsub_cluster.language.events import flatten_event
@@ -16,6 +15,7 @@ from pubsub_cluster.language.expression import And, Atom, Expression, Not, Opera
 from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.naive import compile_expression, holds
+from pubsub_cluster.language.normal_truth import form_holds
 from pubsub_cluster.language.normalise import never, normalise
 from pubsub_cluster.language.predicate import NormalForm, Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Attribute, Schema
@@ -36,6 +36,22 @@ SCHEMA = Schema(
         Attribute("kind", "hierarchical", ("x/y/z", "x/w", "q")),
     )
 )
+
+
+def check_form(form: NormalForm) -> None:
+    """Check the promises of `NormalForm` that do not depend on an event."""
+    assert len(set(form.predicates)) == len(form.predicates)
+    literals = [step for step in form.program if step >= 0]
+    if form.clauses is not None:
+        assert form.program == ()
+        assert len(set(form.clauses)) == len(form.clauses)
+        for clause in form.clauses:
+            assert list(clause) == sorted(set(clause))
+            assert len({literal >> 1 for literal in clause}) == len(clause)
+        literals = [literal for clause in form.clauses for literal in clause]
+    else:
+        assert form.program
+    assert {literal >> 1 for literal in literals} == set(range(len(form.predicates)))
 
 
 def form(text: str, schema: Schema = EMPTY_SCHEMA, limits: Limits = DEFAULT_LIMITS) -> NormalForm:

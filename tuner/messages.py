@@ -38,18 +38,48 @@ class Measured(msgspec.Struct, tag="measured", frozen=True):
     constants: dict[str, float]
 
 
+class Check(msgspec.Struct, frozen=True):
+    """What was answered to one event of a batch: the catalogue rows, and the moment it was matched at.
+
+    `row_count` rows of the `total_rows` are to be compared; the first `window_count` windows were there then.
+    """
+
+    event_idx: int
+    rows: list[int]
+    total_rows: int
+    window_count: int
+    version: int
+    now_us: int
+    row_count: int
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A subscription that was in an answer and should not have been, or the other way round (`expected`)."""
+
+    subscription_id: str
+    handle: int
+    expected: bool
+    event: dict[str, Any]
+
+
 class Sample(msgspec.Struct, tag="sample", frozen=True):
     """Coordinator: the batch in this chunk is yours to sample until you answer `SampleTaken`."""
 
     chunk_idx: int
+    check: Check | None = None
 
 
 class SampleTaken(msgspec.Struct, tag="sample_taken", frozen=True):
-    """Tuner: the chunk is free; `event_count` events were seen, the sample now holds `held_count`."""
+    """Tuner: the chunk is free; `event_count` events were seen, the sample now holds `held_count`.
+
+    Of the check, if there was one: how many rows were compared, and what was not as it should be.
+    """
 
     chunk_idx: int
     event_count: int
     held_count: int
+    checked_rows: int = 0
+    differences: list[Difference] = []
 
 
 class Fold(msgspec.Struct, tag="fold", frozen=True):

@@ -11,9 +11,10 @@ import logging
 import os
 import time
 
+import numpy as np
 import zmq
 
-from pubsub_cluster.language.batch import decode_payload
+from pubsub_cluster.language.batch import decode_payload, event_values
 from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
@@ -28,6 +29,7 @@ from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
 from pubsub_cluster.tuner.report import summarise
+from pubsub_cluster.tuner.self_check import check_event
 from pubsub_cluster.tuner.statistics import EventSample
 
 HEARTBEAT_S = 1.0
@@ -56,6 +58,7 @@ class TunerLoop:
         self._measure_at_s = time.monotonic() + MEASURE_AFTER_S
         self._measurement: Measurement | None = None
         self._constants: CostConstants | None = None
+        self._random = np.random.default_rng()
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -70,8 +73,8 @@ class TunerLoop:
             match message:
                 case wire.TunerSetup():
                     self._configure(message)
-                case wire.Sample(chunk_idx):
-                    self._sample(chunk_idx)
+                case wire.Sample():
+                    self._sample(message)
                 case wire.Fold():
                     self._fold(message)
                     give_back_memory()
@@ -90,16 +93,21 @@ class TunerLoop:
         self._say(wire.TunerReady())
 
     @fault_point("tuner.sample")
-    def _sample(self, chunk_idx: int) -> None:
-        event_count = 0
+    def _sample(self, lent: wire.Sample) -> None:
+        event_count, checked_rows = 0, 0
+        differences: list[wire.Difference] = []
         try:
-            header, buffers = self._slab.read(chunk_idx)
+            header, buffers = self._slab.read(lent.chunk_idx)
             raw = decode_payload(header, buffers, self._schema, self._limits)
             self._events.add(raw)
             event_count = raw.event_count
+            if lent.check is not None and lent.check.event_idx not in raw.refused:
+                values = event_values(raw, lent.check.event_idx)
+                checked_rows, differences = check_event(self._catalogue, values, lent.check, self._random)
         except PubSubError as error:
             log.warning("batch not sampled: %s", error)
-        self._say(wire.SampleTaken(chunk_idx, event_count, self._events.event_count))
+        held_count = self._events.event_count
+        self._say(wire.SampleTaken(lent.chunk_idx, event_count, held_count, checked_rows, differences))
 
     @fault_point("tuner.fold")
     def _fold(self, request: wire.Fold) -> None:

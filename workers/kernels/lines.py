@@ -254,7 +254,9 @@ def class_number(data: Any, span: Any, members: Any, gate: Any, classes: Any) ->
 
 
 @kernel
-def scan_lines(data: Any, offsets: Any, names: Any, gate: Any, classes: Any, members: Any, lines: Any) -> None:
+def scan_lines(
+    data: Any, offsets: Any, names: Any, gate: Any, classes: Any, members: Any, lines: Any
+) -> None:
     """Find the class of every line, and its members whose names are known.
 
     =========  ========================================================================  ======

@@ -1,4 +1,8 @@
-"""What a normal form means, in plain Python: an oracle for everything that makes or stores normal forms."""
+"""What a normal form means, in plain Python: the oracle for everything that makes, stores or matches them.
+
+Kernels, layouts and the delta are judged by it, in tests and by a running cluster (`tuner.self_check`), so it
+shares nothing with them but the text operators.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ Values = Mapping[str, tuple[Any, ...]]
 
 
 def typed(value: Any) -> tuple[ValueKind, Any]:
-    """Kind and constant of a canonical event value."""
+    """Return kind and constant of a canonical event value."""
     if isinstance(value, bool):
         return ValueKind.BOOLEAN, value
     if isinstance(value, str):
@@ -30,7 +34,7 @@ def typed(value: Any) -> tuple[ValueKind, Any]:
 
 
 def predicate_holds(predicate: Predicate, values: Values) -> bool:
-    """Whether some value satisfies a predicate; `values` as `flatten_event` gives them."""
+    """Return whether some value satisfies a predicate; `values` as `flatten_event` gives them."""
     if predicate.kind is PredicateKind.COMPARE:
         compare = _COMPARE[predicate.text_operator]
         return any(
@@ -44,7 +48,7 @@ def predicate_holds(predicate: Predicate, values: Values) -> bool:
 
 
 def form_holds(form: NormalForm, values: Values) -> bool:
-    """Whether an event satisfies a normal form."""
+    """Return whether an event satisfies a normal form; `values` as `flatten_event` gives them."""
     truth = [predicate_holds(predicate, values) for predicate in form.predicates]
     if form.clauses is not None:
         return any(all(truth[i >> 1] != bool(i & 1) for i in clause) for clause in form.clauses)
@@ -59,22 +63,6 @@ def form_holds(form: NormalForm, values: Values) -> bool:
         stack.append(any(operands) if is_or else all(operands))
     (result,) = stack
     return result
-
-
-def check_form(form: NormalForm) -> None:
-    """Check the promises of `NormalForm` that do not depend on an event."""
-    assert len(set(form.predicates)) == len(form.predicates)
-    literals = [step for step in form.program if step >= 0]
-    if form.clauses is not None:
-        assert form.program == ()
-        assert len(set(form.clauses)) == len(form.clauses)
-        for clause in form.clauses:
-            assert list(clause) == sorted(set(clause))
-            assert len({literal >> 1 for literal in clause}) == len(clause)
-        literals = [literal for clause in form.clauses for literal in clause]
-    else:
-        assert form.program
-    assert {literal >> 1 for literal in literals} == set(range(len(form.predicates)))
 
 
 def _candidates(predicate: Predicate, values: Values) -> Iterator[Any]:

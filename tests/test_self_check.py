@@ -1,0 +1,66 @@
+"""A cluster checks its own answers: right ones pass, wrong ones are an alarm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from clusters import next_generation, wait_until
+from hypothesis import given
+from hypothesis import strategies as st
+from matching_cases import Case
+from strategies import cases
+
+from pubsub_cluster import Cluster
+from pubsub_cluster.language.events import flatten_event
+from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.naive import holds
+from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.owner import list_segments, parse_name
+from pubsub_cluster.tuner.messages import Check
+from pubsub_cluster.tuner.self_check import check_event
+
+RANDOM = np.random.default_rng(1)
+
+
+@given(case=cases(), wrong=st.integers(0, 7), row_count=st.integers(1, 40))
+def test_differences_are_found_and_only_they(case: Any, wrong: int, row_count: int) -> None:
+    catalogue = Case(case.expressions, case.schema)
+    total = len(case.expressions)
+    for event in case.events:
+        values = flatten_event(event, case.schema, DEFAULT_LIMITS)
+        right = [row for row, tree in enumerate(case.expressions) if holds(tree, values, case.schema)]
+
+        def check(rows: list[int], compared: int) -> tuple[int, list[Any]]:
+            asked = Check(0, rows, total, 0, 1, 0, compared)
+            return check_event(catalogue.reader, values, asked, RANDOM)  # noqa: B023
+
+        compared, differences = check(right, row_count)
+        assert 1 <= compared <= row_count and not differences
+        row = wrong % total
+        changed = [other for other in range(total) if (other in right) != (other == row)]
+        # Rows are picked at random: with so many none is left out.
+        _, differences = check(changed, total)
+        (found,) = differences
+        assert (found.handle, found.expected) == (catalogue.reader.columns.handle[row], row in right)
+
+
+@pytest.mark.cluster
+def test_a_layout_that_lies_is_an_alarm() -> None:
+    with Cluster(self_check_rows=50) as cluster, cluster.client() as client:
+        client.subscribe_many([{"id": f"s{number}", "expr": f"a = {number}"} for number in range(8)])
+        next_generation(client)
+
+        def differences() -> int:
+            client.publish([{"a": 1}, {"a": 6}] * 4)
+            return int(client.status()["self_check"]["differences"])
+
+        wait_until(lambda: not differences() and client.status()["self_check"]["events"] > 0, "a check")
+        names = [name for name in list_segments(client.status()["cluster_id"])]
+        (layout,) = [name for name in names if (parts := parse_name(name)) and parts.kind == "layout"]
+        rows = FamilySegment.attach("layout", layout, writable=True).column("row_catalogue")
+        rows[:] = rows[::-1].copy()
+        wait_until(lambda: differences() > 0, "the alarm")
+        (wrong, *_) = client.status()["self_check"]["wrong"]
+        assert wrong["subscription"] in {"s1", "s6"} and wrong["event"]["a"] in ([1], [6])
