@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pubsub_cluster.cli.common import emit_json, json_option, note
+from pubsub_cluster.cli.common import cluster_options, emit_json, json_option, note
 from pubsub_cluster.cli.match import read_rules, renames, rules_options
-from pubsub_cluster.cli.render import counted
+from pubsub_cluster.cli.render import counted, fields
 
 if TYPE_CHECKING:
+    from pubsub_cluster.cli.explain_sources import Source
+    from pubsub_cluster.client import Client
     from pubsub_cluster.language.explain import Explained
     from pubsub_cluster.language.naive import Values
     from pubsub_cluster.logs.detector import EventForm
-    from pubsub_cluster.logs.rules import RuleBook
 
 MISSED_SHOWN_MAX = 4
-SUGGESTIONS_MAX = 5
+NEAREST_MAX = 1_000
 
 
 @click.command()
@@ -30,13 +32,17 @@ SUGGESTIONS_MAX = 5
 @click.option("--member", help="File within an archive of several.")
 @click.option("--rules", "rule_paths", multiple=True, metavar="PATH",
               type=click.Path(path_type=Path, exists=True),
-              help="Where RULE is looked up: as for `match`.")  # fmt: skip
-@click.option("--nearest", "nearest_count", type=click.IntRange(1), metavar="N",
+              help="Look RULE up in these files, as for `match`, instead of a cluster.")  # fmt: skip
+@click.option("--nearest", "nearest_count", type=click.IntRange(1, NEAREST_MAX), metavar="N",
               help="List the N rules that missed the event by the fewest predicates.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Show all branches of long lists.")
+@click.option("--sigma", "is_sigma", is_flag=True,
+              help="Normalise the event, a log line, for a cluster's Sigma rules.")  # fmt: skip
 @rules_options
+@cluster_options
 @json_option
 def explain(
+    connect: Callable[[], Client],
     rule: str | None,
     event_file: str,
     line: int | None,
@@ -44,43 +50,91 @@ def explain(
     rule_paths: tuple[Path, ...],
     nearest_count: int | None,
     full: bool,
+    is_sigma: bool,
     maps: tuple[str, ...],
     map_file: Path | None,
     logsources_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Show why a rule holds on an event, or why not.
+    """Show why a subscription or a rule holds on an event, or why not.
 
-    RULE is the id or the title of a rule in --rules, or an expression in text or JSON form. The answer is the
-    tree of the expression: + marks what holds, - what does not, and each predicate is followed by what the
-    event has. With --nearest, also the rules that missed the event by the fewest predicates; RULE may then be
-    left out.
+    RULE is the id of a subscription of a running cluster; with --rules the id or the title of a rule in these
+    files; or an expression in text or JSON form. (What reads as an expression is taken as one, unless --data
+    or --endpoint names the cluster.) The answer is the tree of the expression as its owner wrote it: + marks
+    what holds, - what does not, and each predicate is followed by what the event has.
+
+    With --nearest, also those that missed the event by the fewest predicates; RULE may then be left out. A
+    cluster's catalogue is read for it page by page, until N are found that missed by one predicate: memory
+    does not grow with it, and the cluster goes on matching. To read a million to the end takes a minute or
+    two.
 
     \b
     Example:
+      pubsub-cluster explain dear --event quotes.ndjson --line 7
       pubsub-cluster explain 'price > 100 AND symbol = "ABC"' --event quotes.ndjson
       pubsub-cluster explain --rules rules.zip 'Mimikatz Use' --event logs.zip --line 5241
       pubsub-cluster explain --rules rules.zip --nearest 10 --event logs.zip --line 5241
     """
-    from pubsub_cluster.logs.detector import EventForm
-
     if rule is None and nearest_count is None:
         raise click.UsageError("give a RULE, or --nearest N, or both")
-    if nearest_count is not None and not rule_paths:
-        raise click.UsageError("--nearest looks through rules: give --rules PATH")
+    if rule_paths and (_names_cluster() or is_sigma):
+        raise click.UsageError("--data, --endpoint and --sigma are for a cluster, not for --rules")
     renamed = renames(maps, map_file)
-    book, form = None, EventForm(None, renamed)
-    if rule_paths:
-        book, table = read_rules(rule_paths, logsources_file)
-        form = book.form(renamed, table)
-    values, number = read_event(form, event_file, line, member)
-    result: dict[str, Any] = {"line": number}
-    if rule is not None:
-        result |= _explain_one(rule, book, values, full, as_json)
-    if nearest_count is not None and book is not None:
-        result["nearest"] = _nearest(book, values, nearest_count, as_json)
+    is_expression = rule is not None and not rule_paths and not _names_cluster() and _is_expression(rule)
+    needs_source = nearest_count is not None or not is_expression
+    with _source(rule_paths, logsources_file, connect, is_sigma, needs_source) as source:
+        values, number = read_event(_form(source, renamed, logsources_file), event_file, line, member)
+        result: dict[str, Any] = {"line": number}
+        if rule is not None:
+            result |= _explain_one(rule, None if is_expression else source, values, full, as_json)
+        if nearest_count is not None and source is not None:
+            result["nearest"] = _nearest(source, values, nearest_count, as_json)
     if as_json:
         emit_json(result)
+
+
+def _names_cluster() -> bool:
+    given = click.get_current_context().params
+    return given.get("data_dir") is not None or given.get("endpoint") is not None
+
+
+def _is_expression(text: str) -> bool:
+    """Say whether a RULE can be no id: it reads as an expression, or looks like a mistyped one."""
+    from pubsub_cluster.cli.subscriptions import parse_expression
+    from pubsub_cluster.language.errors import PubSubError
+    from pubsub_cluster.language.json_form import expression_from_any
+
+    try:
+        expression_from_any(parse_expression(text))
+    except PubSubError:
+        return text.lstrip().startswith("{") or " " in text.strip()
+    return True
+
+
+@contextlib.contextmanager
+def _source(
+    rule_paths: tuple[Path, ...],
+    logsources_file: Path | None,
+    connect: Callable[[], Client],
+    is_sigma: bool,
+    is_needed: bool,
+) -> Iterator[Source | None]:
+    """Give the rules of the files, else the cluster's subscriptions if they are needed."""
+    from pubsub_cluster.cli.explain_sources import ClusterSource, RuleSource
+
+    if rule_paths:
+        yield RuleSource(*read_rules(rule_paths, logsources_file))
+    elif is_needed:
+        with connect() as client:
+            yield ClusterSource(client, is_sigma)
+    else:
+        yield None
+
+
+def _form(source: Source | None, renamed: dict[str, str], logsources_file: Path | None) -> EventForm:
+    from pubsub_cluster.logs.detector import EventForm
+
+    return EventForm(None, renamed) if source is None else source.form(renamed, logsources_file)
 
 
 def read_event(form: EventForm, source: str, line: int | None, member: str | None) -> tuple[Values, int]:
@@ -118,83 +172,63 @@ def read_event(form: EventForm, source: str, line: int | None, member: str | Non
 
 
 def _explain_one(
-    rule: str, book: RuleBook | None, values: Values, full: bool, as_json: bool
+    rule: str, source: Source | None, values: Values, full: bool, as_json: bool
 ) -> dict[str, Any]:
     from pubsub_cluster.cli.subscriptions import parse_expression
     from pubsub_cluster.language.explain import CHILDREN_SHOWN_MAX, explain, tree_lines
     from pubsub_cluster.language.json_form import expression_from_any
+    from pubsub_cluster.language.schema import EMPTY_SCHEMA
 
-    title = None
-    if book is None:
-        expression = expression_from_any(parse_expression(rule))
+    subject = None
+    if source is None:
+        expression, schema = expression_from_any(parse_expression(rule)), EMPTY_SCHEMA
     else:
-        position = find_rule(rule, book)
-        expression, title = book.expressions[position], book.rules[position].title
-    explained = explain(expression, values)
+        (subject, expression), schema = source.find(rule), source.schema
+    explained = explain(expression, values, schema)
     if as_json:
-        return {"title": title, **to_dict(explained)}
-    if title is not None:
-        click.echo(title)
+        about = {} if subject is None else {"rule_id": subject.id, "level": subject.level or None}
+        details = {"details": subject.details} if subject is not None and subject.details else {}
+        title = None if subject is None else subject.title
+        return {"title": title, **about, **details, **to_dict(explained)}
+    if subject is not None:
+        click.echo(str(subject))
+        if subject.details:
+            click.echo(fields(subject.details))
     click.echo("\n".join(tree_lines(explained, None if full else CHILDREN_SHOWN_MAX)))
     click.echo("holds" if explained.holds else _missed_by(explained.misses))
     return {}
-
-
-def find_rule(text: str, book: RuleBook) -> int:
-    """Return the position of the rule with an id or a title; the title without regard to case.
-
-    Raises
-    ------
-    UnknownIdError
-        There is none.
-    """
-    from pubsub_cluster.language.errors import UnknownIdError
-    from pubsub_cluster.language.values import fold
-
-    wanted = fold(text)
-    for names in ([rule.id for rule in book.rules], [rule.title for rule in book.rules]):
-        found = [position for position, name in enumerate(names) if fold(name) == wanted]
-        if found:
-            return found[0]
-    titles = [rule.title for rule in book.rules]
-    near = [title for title in titles if wanted in fold(title)][:SUGGESTIONS_MAX]
-    near = near or difflib.get_close_matches(text, titles, SUGGESTIONS_MAX)
-    raise UnknownIdError(
-        "no rule has this id or title",
-        seen=text,
-        remedy=f"There are: {'; '.join(near)}." if near else "`match --json` prints ids and titles.",
-    )
 
 
 def _missed_by(count: int) -> str:
     return f"does not hold: {counted(count, 'predicate')} would have to come out otherwise"
 
 
-def _nearest(book: RuleBook, values: Values, count: int, as_json: bool) -> list[dict[str, Any]]:
+def _nearest(source: Source, values: Values, count: int, as_json: bool) -> list[dict[str, Any]]:
     from pubsub_cluster.language.explain import atom_line, missed_predicates, nearest
 
-    found = nearest(enumerate(book.expressions), values, count)
+    found = nearest(source.all(), values, count, source.schema)
     records = []
-    for near in found:
-        rule, missed = book.rules[near.subscription], missed_predicates(near.explained)
+    subjects = source.subjects([near.subscription for near in found])
+    for near, subject in zip(found, subjects, strict=True):
+        missed = missed_predicates(near.explained)
         records.append(
             {
-                "rule_id": rule.id,
-                "title": rule.title,
-                "level": rule.level or None,
+                "rule_id": subject.id,
+                "title": subject.title,
+                "level": subject.level or None,
                 "misses": near.explained.misses,
                 "missed": [atom_line(atom) for atom in missed],
             }
         )
         if as_json:
             continue
-        click.echo(f"{near.explained.misses:>3}  {rule.title}  ({rule.level or 'no level'}, {rule.id})")
+        click.echo(f"{near.explained.misses:>3}  {subject}")
         for atom in missed[:MISSED_SHOWN_MAX]:
             click.echo(f"       {'needs not' if atom.holds else 'needs'}: {atom_line(atom)}")
         if len(missed) > MISSED_SHOWN_MAX:
             click.echo(f"       ... and {len(missed) - MISSED_SHOWN_MAX:,} more")
     if not found:
-        note("Every rule holds on this event.")
+        note("None missed: every rule there is holds on this event.")
     return records
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -12,9 +12,31 @@ from pubsub_cluster.client.changes import ITEMS_PER_REQUEST, as_unsure, encode_i
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
-from pubsub_cluster.language.protocol import DESCRIBED_IDS_MAX, UPDATE_ITEM_FIELDS, Fields, Op
+from pubsub_cluster.language.protocol import (
+    DESCRIBED_EXPRESSIONS_MAX,
+    DESCRIBED_IDS_MAX,
+    UPDATE_ITEM_FIELDS,
+    Fields,
+    Op,
+)
 
 REQUESTS_IN_FLIGHT = 4
+
+
+class Listed(NamedTuple):
+    """A subscription of the catalogue.
+
+    Attributes
+    ----------
+    id : str
+    handle : int
+    expression : str or dict
+        As its owner wrote it: text form or JSON form.
+    """
+
+    id: str
+    handle: int
+    expression: Any
 
 
 class CatalogueCalls:
@@ -97,14 +119,27 @@ class CatalogueCalls:
                 results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
         return results
 
-    def describe(self, ids: Iterable[str]) -> list[dict[str, Any] | PubSubError]:
+    def describe(self, ids: Iterable[str], expressions: bool) -> list[dict[str, Any] | PubSubError]:
         """Return what the cluster knows of each subscription, in order."""
         wanted = list(ids)
         results: list[dict[str, Any] | PubSubError] = []
-        for first in range(0, len(wanted), DESCRIBED_IDS_MAX):
-            part = wanted[first : first + DESCRIBED_IDS_MAX]
-            results += results_of(self._session.ask(Op.DESCRIBE, {"ids": part}), len(part))
+        step = DESCRIBED_EXPRESSIONS_MAX if expressions else DESCRIBED_IDS_MAX
+        more = {"expressions": True} if expressions else {}
+        for first in range(0, len(wanted), step):
+            part = wanted[first : first + step]
+            results += results_of(self._session.ask(Op.DESCRIBE, {"ids": part, **more}), len(part))
         return results
+
+    def every(self) -> Iterator[Listed]:
+        """Yield every live subscription, a page of them at a time, as of the version of the first page."""
+        cursor: dict[str, Any] = {}
+        while True:
+            page = self._session.ask(Op.LIST, cursor).header
+            for item in page["items"]:
+                yield Listed(item["id"], item["handle"], item["expr"])
+            if page["next"] is None:
+                return
+            cursor = {"after": page["next"], "version": page["version"]}
 
     def _send_parts(self, op: Op, name: str, encoded: list[bytes]) -> Iterator[tuple[int, int, Request]]:
         size_bytes_max = self.limit("batch_size_bytes_max")

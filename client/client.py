@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from pubsub_cluster.client.catalogue import CatalogueCalls
+from pubsub_cluster.client.catalogue import CatalogueCalls, Listed
 from pubsub_cluster.client.changes import KEEP, Keep, Subscription, subscription_from
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.matches import Matches, matches_from_reply
@@ -192,13 +192,19 @@ class Client(Operator):
         """Remove many subscriptions; the result has an error or None for each id."""
         return self._catalogue.remove(ids)
 
-    def describe_many(self, ids: Iterable[str]) -> list[dict[str, Any] | PubSubError]:
+    def describe_many(
+        self, ids: Iterable[str], *, expressions: bool = False
+    ) -> list[dict[str, Any] | PubSubError]:
         """Return what subscriptions are: ``id handle owner valid_from valid_until metadata``.
 
-        One that does not exist has an `UnknownIdError` in its place. Changes that are not durable yet are not
-        seen.
+        With `expressions` also ``expr``, as the owner wrote it. One that does not exist has an
+        `UnknownIdError` in its place. Changes that are not durable yet are not seen.
         """
-        return self._catalogue.describe(ids)
+        return self._catalogue.describe(ids, expressions)
+
+    def subscriptions(self) -> Iterator[Listed]:
+        """Yield all subscriptions as of the first one, oldest expressions first; a page is held at a time."""
+        return self._catalogue.every()
 
     # -- events ------------------------------------------------------------------------------------
 

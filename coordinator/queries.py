@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pubsub_cluster.coordinator import describing
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply
 from pubsub_cluster.coordinator.resizing import resize
-from pubsub_cluster.language.errors import ProtocolError, PubSubError
-from pubsub_cluster.language.protocol import DESCRIBED_IDS_MAX, Message, Op
+from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.protocol import Message, Op
 from pubsub_cluster.language.values import check_name
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         A field is not as it must be, or there are too many listeners or workers.
     BusyError, SegmentError
         A resize cannot begin.
+    StoreError
+        An expression cannot be read.
     """
     header = message.header
     match op:
@@ -32,7 +35,13 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case Op.UNLISTEN:
             coordinator.listeners.remove(identity, _owner(coordinator, header))
         case Op.DESCRIBE:
-            return Reply({"results": _described(coordinator, header["ids"])})
+            told = describing.describe(
+                coordinator.registry, coordinator.store, header["ids"], header.get("expressions") is True
+            )
+            return Reply({"results": told})
+        case Op.LIST:
+            registry, store = coordinator.registry, coordinator.store
+            return Reply(describing.list_page(registry, store, header.get("after"), header.get("version")))
         case Op.HELLO:
             coordinator.frontend.takes_together(identity, header.get("replies") is True)
             return Reply(status_page.greeting(coordinator))
@@ -47,20 +56,6 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case _:
             pass  # a ping is answered like everything else that needs no words
     return Reply({})
-
-
-def _described(coordinator: Coordinator, ids: Any) -> list[dict[str, Any]]:
-    if not isinstance(ids, list):
-        raise ProtocolError("`ids` is not a list of texts", seen=type(ids).__name__)
-    if len(ids) > DESCRIBED_IDS_MAX:
-        raise ProtocolError("too many ids in one request", seen=len(ids), limit=DESCRIBED_IDS_MAX)
-    results = []
-    for subscription_id in ids:
-        try:
-            results.append(coordinator.registry.described(subscription_id))
-        except PubSubError as error:
-            results.append({"ok": False, "error": error.to_dict()})
-    return results
 
 
 def _owner(coordinator: Coordinator, header: dict[str, Any]) -> str:

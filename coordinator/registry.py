@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pubsub_cluster.coordinator.metadata import MetadataTable
+from pubsub_cluster.coordinator.row_versions import RowVersions
 from pubsub_cluster.coordinator.staging import Live, Staged, Staging, new_row
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.errors import PubSubError, StartError, UnknownIdError
@@ -50,6 +51,7 @@ class Registry:
         self._live = IdIndex(self._reader.id_bytes)
         self._metadata = MetadataTable()
         self._staging = Staging(schema, limits, self._find_live, catalogue.ensure_room)
+        self.row_versions = RowVersions()
 
     def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new subscription; return its change and the answer for its sender.
@@ -69,8 +71,8 @@ class Registry:
         """Stage the removal of a live subscription."""
         return self._staging.unsubscribe(subscription_id)
 
-    def described(self, subscription_id: Any) -> dict[str, Any]:
-        """Return what is known of a live subscription beside its expression, as batches see it now.
+    def live(self, subscription_id: Any) -> tuple[str, int, Live]:
+        """Return id, row and what is known of a live subscription, as batches see it now.
 
         Raises
         ------
@@ -81,9 +83,7 @@ class Registry:
         row = self._live.find(name)
         if row < 0:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
-        live = self._live_row(row, name)
-        metadata = None if live.metadata is None else msgspec.json.decode(live.metadata)
-        return {"ok": True, "id": name, **live._asdict(), "metadata": metadata}
+        return name, row, self._live_row(row, name)
 
     def _find_live(self, name: str) -> Live | None:
         row = self._live.find(name)
@@ -119,6 +119,7 @@ class Registry:
         if change.operation == UNSUBSCRIBE:
             self._remove(self._live.remove(change.subscription_id), change.version)
             return next_row
+        self.row_versions.add(next_row, change.version)
         before = -1 if change.operation == SUBSCRIBE else self._live.find(change.subscription_id)
         if before < 0:  # also an update whose subscription was made in an earlier life
             self._live.add(change.subscription_id, next_row)

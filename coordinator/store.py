@@ -19,7 +19,7 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS changes (
 """
 _INSERT = "INSERT INTO changes VALUES (?, ?, ?)"
 _SELECT = "SELECT body FROM changes ORDER BY first_version"
+_SELECT_ONE = "SELECT body FROM changes WHERE first_version <= ? ORDER BY first_version DESC LIMIT 1"
 
 
 class Change(NamedTuple):
@@ -128,14 +129,29 @@ class ChangeStore:
         """Yield every durable change in version order."""
         with self._explained("read"), contextlib.closing(self._connect()) as connection:
             for (body,) in connection.execute(_SELECT):
-                try:
-                    yield from _decode(body)
-                except msgspec.MsgspecError as error:
-                    raise StoreError(
-                        "a group of changes cannot be read",
-                        seen=f"{error} ({self.path})",
-                        remedy="The file is damaged: restore it from a backup.",
-                    ) from error
+                yield from self._changes(body)
+
+    def expressions(self, versions: Iterable[int]) -> dict[int, bytes]:
+        """Return the expressions of durable changes by their versions, each as it was given.
+
+        A version without one is left out. Versions that are close together cost little more than one.
+
+        Raises
+        ------
+        StoreError
+            When the file cannot be read.
+        """
+        found: dict[int, bytes] = {}
+        group: dict[int, bytes | None] = {}
+        self._check_file()
+        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+            for version in sorted(versions):
+                if version not in group:
+                    (body,) = connection.execute(_SELECT_ONE, (version,)).fetchone() or (_encode([]),)
+                    group = {change.version: change.expression for change in self._changes(body)}
+                if (expression := group.get(version)) is not None:
+                    found[version] = expression
+        return found
 
     def stored_schema(self) -> str | None:
         """Return the schema, as JSON, under which the changes were made; None for a new directory."""
@@ -247,6 +263,16 @@ class ChangeStore:
             if item is None:
                 return found, True
             found.append(item)
+
+    def _changes(self, body: bytes) -> list[Change]:
+        try:
+            return _decode(body)
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                "a group of changes cannot be read",
+                seen=f"{error} ({self.path})",
+                remedy="The file is damaged: restore it from a backup.",
+            ) from error
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)

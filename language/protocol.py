@@ -42,6 +42,7 @@ class Op(enum.StrEnum):
     UPDATE = "update"
     UNSUBSCRIBE = "unsubscribe"
     DESCRIBE = "describe"
+    LIST = "list"
     PUBLISH = "publish"
     LISTEN = "listen"
     UNLISTEN = "unlisten"
@@ -78,7 +79,8 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.SUBSCRIBE: Fields(frozenset({"items"})),
     Op.UPDATE: Fields(frozenset({"items"})),
     Op.UNSUBSCRIBE: Fields(frozenset({"ids"})),
-    Op.DESCRIBE: Fields(frozenset({"ids"})),
+    Op.DESCRIBE: Fields(frozenset({"ids"}), frozenset({"expressions"})),
+    Op.LIST: Fields(optional=frozenset({"after", "version"})),
     Op.PUBLISH: Fields(
         frozenset({"batch", "batch_id", "publisher"}), frozenset({"answer", "ids", "at", "sizes"})
     ),
@@ -96,6 +98,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.UPDATE: frozenset({"results", "version"}),
     Op.UNSUBSCRIBE: frozenset({"results", "version"}),
     Op.DESCRIBE: frozenset({"results"}),
+    Op.LIST: frozenset({"items", "next", "version"}),
     Op.PUBLISH: frozenset({"event_count", "generation", "version", "match_count", "refused"}),
     Op.LISTEN: frozenset(),
     Op.UNLISTEN: frozenset(),
@@ -110,6 +113,11 @@ SUBSCRIBE_ITEM_FIELDS = Fields(
 UPDATE_ITEM_FIELDS = Fields(frozenset({"id", "expr"}), frozenset({"valid_from", "valid_until", "metadata"}))
 DESCRIBED_IDS_MAX = 1_000
 """Ids of one request to describe: their metadata is the reply, and has to fit into a message."""
+DESCRIBED_EXPRESSIONS_MAX = 100
+"""The same with expressions, each of which is looked up on the disk."""
+LISTED_MAX = 1_000
+LISTED_SIZE_BYTES_MAX = 1 << 20
+"""Subscriptions of one page, and about the bytes of their ids and expressions, unless one alone has more."""
 _ALWAYS = frozenset({"op", "request"})
 _OPS = {op.value: op for op in Op}
 NOTIFY_FIELDS = frozenset({"owner", "publisher", "batch_id", "sequence", "dropped", "events"})

@@ -22,6 +22,7 @@ from pubsub_cluster.language.events import EventReader
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.naive import Values
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
 from pubsub_cluster.logs.projection import Projection, SourceClass, is_inexact, roots_of, text_of
 from pubsub_cluster.sigma_rules.events import Normaliser
@@ -98,6 +99,8 @@ class EventForm:
     renamed : mapping of str to str, optional
         Attributes to rename, where the event has no attribute of the new name.
     limits : Limits
+    schema : Schema
+        Of the cluster that would take the events.
 
     Attributes
     ----------
@@ -109,10 +112,12 @@ class EventForm:
         normaliser: Normaliser | None = None,
         renamed: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        schema: Schema = EMPTY_SCHEMA,
     ) -> None:
         self._normaliser = normaliser
         self.renamed = dict(renamed or {})
-        self._reader = EventReader(limits=limits)
+        self._reader = EventReader(schema, limits)
+        self._flattener = EventReader(limits=limits)
         self._plain = Normaliser(aliases=())
 
     def sources(self) -> dict[str, tuple[str, ...]]:
@@ -176,7 +181,7 @@ class EventForm:
     def _without_objects(self, event: Event) -> Event:
         if self._normaliser is not None:
             return self._plain.normalise(event)
-        flat = self._reader.flatten(event)
+        flat = self._flattener.flatten(event)
         return {name: found[0] if len(found) == 1 else list(found) for name, found in flat.items()}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
+from hypothesis import strategies as st
 
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.language.events import flatten_event
@@ -16,6 +18,7 @@ from pubsub_cluster.language.explain import (
     Explained,
     atom_line,
     explain,
+    miss_count,
     missed_predicates,
     nearest,
     tree_lines,
@@ -64,7 +67,7 @@ def test_the_tree_tells_the_truth_and_what_was_seen() -> None:
 )
 def test_misses_are_the_fewest_predicates_to_change(text: str, misses: int) -> None:
     found = explained(text)
-    assert found.misses == misses
+    assert found.misses == misses == miss_count(parse_text(text), VALUES)
     assert len(missed_predicates(found)) == misses
 
 
@@ -89,6 +92,27 @@ def test_the_nearest_come_first_and_those_that_hold_not_at_all() -> None:
     assert [near.subscription for near in nearest(rules, VALUES, 2)] == [2, 3]
 
 
+def test_looking_ends_when_none_can_be_nearer() -> None:
+    looked_at: list[int] = []
+
+    def rules() -> Iterator[tuple[int, Any]]:
+        for i, text in enumerate(texts):
+            looked_at.append(i)
+            yield i, parse_text(text)
+
+    texts = ["n = 4 AND n = 5", "n = 4", "n = 3", "n = 5", "n = 6"]
+    assert [near.subscription for near in nearest(rules(), VALUES, 2)] == [1, 3]
+    assert looked_at == [0, 1, 2, 3]
+
+
+@given(st.lists(strategies.expressions(), max_size=8), strategies.events(), st.integers(1, 4))
+def test_the_nearest_are_those_of_a_plain_sort(rules: list[Any], event: Any, count: int) -> None:
+    values = flatten_event(event)
+    misses = [(explain(rule, values).misses, i) for i, rule in enumerate(rules)]
+    wanted = sorted(entry for entry in misses if entry[0])[:count]
+    assert [near.subscription for near in nearest(enumerate(rules), values, count)] == [i for _, i in wanted]
+
+
 @given(strategies.expressions(), strategies.events())
 def test_truth_is_that_of_the_naive_matcher(expression: Any, event: Any) -> None:
     values = flatten_event(event)
@@ -96,6 +120,7 @@ def test_truth_is_that_of_the_naive_matcher(expression: Any, event: Any) -> None
     assert found.holds is holds(expression, values)
     assert (found.misses == 0) is found.holds
     assert (found.excess == 0) is not found.holds
+    assert miss_count(expression, values) == found.misses
 
 
 # -- the command --------------------------------------------------------------------------------------------
@@ -146,9 +171,9 @@ def test_a_rule_is_found_by_its_id_and_an_event_by_its_line(event_file: Path, ru
 def test_the_nearest_rules_are_listed_with_what_they_miss(event_file: Path, rules: Path) -> None:
     result = call("--nearest", "2", "--rules", rules, "--event", event_file)
     assert result.stdout.splitlines() == [
-        "  1  two  (no level, two)",
+        "  1  two",
         "       needs: n = 4   [n is 3]",
-        "  2  three  (no level, three)",
+        "  2  three",
         "       needs: n = 4   [n is 3]",
         "       needs: m = 1   [m is missing]",
     ]
@@ -159,6 +184,8 @@ def test_json_has_the_whole_tree(event_file: Path, rules: Path) -> None:
     assert json.loads(result.stdout) == {
         "line": 2,
         "title": "three",
+        "rule_id": "three",
+        "level": None,
         "holds": False,
         "misses": 2,
         "connective": "and",
@@ -172,6 +199,17 @@ def test_json_has_the_whole_tree(event_file: Path, rules: Path) -> None:
     }
 
 
-def test_what_is_missing_on_the_command_line_is_said(event_file: Path) -> None:
+def test_what_is_missing_on_the_command_line_is_said(event_file: Path, rules: Path) -> None:
     assert call("--event", event_file).exit_code == 2
-    assert call("--nearest", "2", "--event", event_file).exit_code == 2
+    assert call("one", "--rules", rules, "--data", "x", "--event", event_file).exit_code == 2
+
+
+def test_an_id_needs_a_running_cluster_and_a_mistyped_expression_does_not(
+    event_file: Path, tmp_path: Path
+) -> None:
+    for arguments in (("dear",), ("--nearest", "2"), ("n = 3",)):
+        result = call(*arguments, "--data", tmp_path, "--event", event_file)
+        assert result.exit_code == 1
+        assert "no cluster is running" in result.stderr
+    result = call("n == 3", "--event", event_file)
+    assert result.exit_code == 1 and "cluster" not in result.stderr

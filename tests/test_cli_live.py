@@ -84,6 +84,15 @@ def test_a_whole_session(data_dir: Path) -> None:
         counted = run("publish", "-", "--counts", *data, text='{"dest": "LAX"}\n')
         assert counted.stdout == "event 0: 1 match\n"
 
+        (data_dir / "event.json").write_text('{"origin": "JFK", "delay": 5}')
+        about = ("--event", str(data_dir / "event.json"), *data)
+        explained = result_of("explain", "late", "--nearest", "2", *about)
+        assert (explained["misses"], explained["details"]) == (1, {"owner": "ann"})
+        assert [near["rule_id"] for near in explained["nearest"]] == ["late", "lax"]
+        unknown = run("explain", "nobody", *about)
+        assert unknown.returncode == 1
+        assert "Error: no subscription has this id." in unknown.stderr and "remedy:" in unknown.stderr
+
         changed = result_of("update", "late", "delay > 100", "--valid-until", "none", *data)
         assert changed["handle"] == made["handle"]
         again = result_of("load", "-", "--replace", *data, text=lines.splitlines()[0])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from pubsub_cluster.coordinator.changes import REQUESTS_PER_CONNECTION_MAX, ChangeDesk
+from pubsub_cluster.coordinator.describing import describe
 from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.coordinator.store import Change, Committed
+from pubsub_cluster.coordinator.store import Change, ChangeStore, Committed
 from pubsub_cluster.language.errors import (
     BusyError,
     DuplicateIdError,
@@ -71,6 +73,10 @@ def test_update_keeps_handle_and_window_and_replaces_the_row() -> None:
     assert columns.owner[0] == columns.owner[1]
 
 
+def described(registry: Registry, subscription_id: str) -> dict[str, Any]:
+    return describe(registry, cast(ChangeStore, None), [subscription_id])[0]
+
+
 def test_metadata_follows_a_subscription() -> None:
     registry = new_registry()
     changes = [
@@ -78,26 +84,25 @@ def test_metadata_follows_a_subscription() -> None:
     ]
     changes.append(registry.stage_update({"id": "a", "expr": "y > 5"})[0])
     changes.append(registry.stage_subscribe({"id": "b", "expr": EXPR})[0])
-    with pytest.raises(UnknownIdError):
-        registry.described("a")
+    assert described(registry, "a")["error"]["code"] == "unknown_id"
     registry.apply(3)
-    assert registry.described("a") == {
+    assert described(registry, "a") == {
         "ok": True, "id": "a", "handle": 1, "owner": "default", "valid_from": None, "valid_until": None,
         "metadata": {"title": "T", "tags": ["x"]},
     }  # fmt: skip
-    assert registry.described("b")["metadata"] is None
+    assert described(registry, "b")["metadata"] is None
     again = new_registry()
     again.replay(lambda: iter(changes))
-    assert again.described("a") == registry.described("a")
+    assert described(again, "a") == described(registry, "a")
     registry.stage_update({"id": "a", "expr": EXPR, "metadata": None})
     registry.stage_update({"id": "b", "expr": EXPR, "metadata": {"n": 1}})
     registry.rollback()
-    assert registry.described("a")["metadata"] is not None and registry.described("b")["metadata"] is None
+    assert described(registry, "a")["metadata"] is not None and described(registry, "b")["metadata"] is None
     registry.stage_update({"id": "a", "expr": EXPR, "metadata": None})
     registry.stage_unsubscribe("b")
     registry.stage_subscribe({"id": "b", "expr": EXPR})
     registry.apply(3)
-    assert registry.described("a")["metadata"] is None and registry.described("b")["metadata"] is None
+    assert described(registry, "a")["metadata"] is None and described(registry, "b")["metadata"] is None
 
 
 @pytest.mark.parametrize(
