@@ -179,6 +179,13 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Sigma: a table of log sources and aliases (TOML) beside the package's own.",
 )
+@click.option(
+    "--sample",
+    "sample_paths",
+    multiple=True,
+    metavar="EVENTS",
+    help="With --dry-run: take statistics for the expected cost from this log, as for `match`; repeatable.",
+)
 @cluster_options
 @json_option
 def load(
@@ -189,6 +196,7 @@ def load(
     replace: bool,
     dry_run: bool,
     logsources_file: Path | None,
+    sample_paths: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Add the subscriptions of a file, or Sigma rules.
@@ -201,12 +209,13 @@ def load(
     With --format sigma, PATH is a rule file, a folder or a zip archive, and there may be several. A rule's id
     is the subscription's; its title, level and tags are the metadata. A rule that cannot be expressed is
     named with its reason, and never loaded half. The events have to be normalised before they are published
-    (pubsub_cluster.sigma_rules.events).
+    (pubsub_cluster.sigma_rules.events). A dry run needs no cluster; it prints what would become of every rule
+    and what it is expected to cost per event, the dearest first (docs/sigma.md, what a rule costs).
 
     \b
     Example:
       pubsub-cluster load alerts.ndjson --owner ann
-      pubsub-cluster load --format sigma rules/ --dry-run
+      pubsub-cluster load --format sigma rules/ --dry-run --sample logs.zip
     \b
     alerts.ndjson:
       {"id": "late", "expr": "origin = 'JFK' AND dep_delay > 60", "owner": "ann"}
@@ -216,14 +225,16 @@ def load(
     if file_format == "sigma":
         from pubsub_cluster.cli.load_sigma import load_into, read_rules, show_rules
 
+        if sample_paths and not dry_run:
+            raise click.UsageError("--sample goes with --dry-run.")
         found = read_rules(paths, logsources_file)
         if dry_run:
-            show_rules(found, as_json)
+            show_rules(found, sample_paths, logsources_file, as_json)
         else:
             load_into(connect, found, owner, replace, as_json)
         return
-    if dry_run or logsources_file is not None:
-        raise click.UsageError("--dry-run and --logsources go with --format sigma.")
+    if dry_run or logsources_file is not None or sample_paths:
+        raise click.UsageError("--dry-run, --sample and --logsources go with --format sigma.")
     if len(paths) > 1:
         raise click.UsageError("of lines, one file is loaded at a time (--format sigma takes several paths).")
     try:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 RULES_PER_CHUNK = 1_000
 SOURCES_SHOWN_MAX = 5
 LEVELS = ("critical", "high", "medium", "low", "informational", "")
-HEADERS = ("state", "rule", "level", "log source", "predicates", "stored as, or why not")
+HEADERS = ("state", "rule", "level", "log source", "predicates", "ns/event", "stored as, or why not")
+DEAR_RULES = 10
 PARSER_PACKAGES = ("sigma", "yaml")
 INSTALL = "Install the parser: pip install 'pubsub-cluster[sigma]'."
 
@@ -60,12 +61,23 @@ def read_rules(paths: Sequence[str], logsources_file: Path | None) -> RuleSet:
         raise click.UsageError(f"cannot read {error.filename}: {error.strerror}") from None
 
 
-def show_rules(found: RuleSet, as_json: bool) -> None:
-    """Print what would become of every rule: the costliest first, the refused last."""
+def show_rules(
+    found: RuleSet, sample_paths: Sequence[str], logsources_file: Path | None, as_json: bool
+) -> None:
+    """Print what would become of every rule: the dearest first, the refused last."""
+    from pubsub_cluster.cli.expected_cost import expected_costs, sample_events
+
+    sample = sample_events(sample_paths, logsources_file) if sample_paths else None
+    costs = expected_costs(found.rules, sample)
+    priced = sorted(zip(found.rules, costs, strict=True), key=lambda each: -(each[1] or 0.0))
+    event_count = 0 if sample is None else sample.event_count
     if as_json:
-        emit_json(_report(found, found.rules, {}, 0.0))
+        report = _report(found, [rule for rule, _ in priced], {}, 0.0)
+        for told, (_, cost) in zip(report["rules"], priced, strict=True):
+            told["expected_cost_ns"] = cost
+        emit_json({**report, "sampled_events": event_count})
         return
-    rows = [_row(rule) for rule in sorted(found.rules, key=lambda rule: -rule.predicate_count)]
+    rows = [_row(rule, cost) for rule, cost in priced]
     rows += [_unloaded_row("not applicable", each) for each in found.not_applicable]
     rows += [_unloaded_row("refused", each) for each in found.refused]
     if rows:
@@ -80,6 +92,23 @@ def show_rules(found: RuleSet, as_json: bool) -> None:
         f"{sum(rule.predicate_count for rule in found.rules):,}; {counted(programs, 'rule')} as Boolean "
         "programs, because their clauses would be many."
     )
+    _note_costs(priced, event_count)
+
+
+def _note_costs(priced: Sequence[tuple[Rule, float | None]], event_count: int) -> None:
+    """Say what the column of costs is, and where the statistics are from."""
+    costs = [cost or 0.0 for _, cost in priced]
+    note(
+        f"Expected cost: {sum(costs):,.1f} ns per event for all rules, {sum(costs[:DEAR_RULES]):,.1f} of it "
+        f"for the first {DEAR_RULES}, beside the search for texts that all share (docs/sigma.md)."
+    )
+    if event_count:
+        note(f"Statistics: an even sample of {counted(event_count, 'event')} of --sample.")
+    else:
+        note(
+            "Statistics: none, so every field is taken as present and every value as equally likely. "
+            "--sample EVENTS takes them from a log."
+        )
 
 
 def load_into(
@@ -142,14 +171,26 @@ def _summary(verb: str, loaded_count: int, found: RuleSet) -> str:
     return f"{verb} {loaded_count:,} of {rules}; refused {refused:,}, not applicable {others:,}."
 
 
-def _row(rule: Rule) -> tuple[Any, ...]:
+def _row(rule: Rule, cost: float | None) -> tuple[Any, ...]:
     stored = "program" if rule.clause_count is None else counted(rule.clause_count, "clause")
-    return "loaded", rule.title, rule.level, _short(rule.logsource), rule.predicate_count, stored
+    return (
+        "loaded",
+        rule.title,
+        rule.level,
+        _short(rule.logsource),
+        rule.predicate_count,
+        _shown(cost),
+        stored,
+    )
+
+
+def _shown(cost: float | None) -> float | None:
+    return None if cost is None else round(cost, 4)
 
 
 def _unloaded_row(state: str, each: Unloaded) -> tuple[Any, ...]:
     # What a rule is called that has no title, or cannot be read, is its file.
-    return state, each.title or each.where, "", _short(each.logsource), 0, each.reason
+    return state, each.title or each.where, "", _short(each.logsource), None, None, each.reason
 
 
 def _short(source: LogSource) -> str:

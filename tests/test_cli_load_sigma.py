@@ -84,6 +84,20 @@ def test_dry_run_as_json(folder: Path) -> None:
     assert body["refusals"][0]["where"].endswith("four.yml") and body["others"][0]["reason"]
 
 
+def test_a_dry_run_prices_rules_by_a_sample(folder: Path, tmp_path: Path) -> None:
+    (folder / "two.yml").write_text(rule_text("sel:\n    b: z\ncondition: sel", rule_id=SECOND_ID))
+    log = tmp_path / "log.ndjson"
+    log.write_text('{"b": "z"}\n' * 50 + "not json\n\n" + '{"a": "none"}\n')
+    body = json.loads(run(str(folder), "--dry-run", "--json", "--sample", str(log)).stdout)
+    assert [rule["id"] for rule in body["rules"]] == [SECOND_ID, RULE_ID]
+    assert body["rules"][0]["expected_cost_ns"] > body["rules"][1]["expected_cost_ns"] > 0
+    assert body["sampled_events"] == 51
+    result = run(str(folder), "--dry-run", "--sample", str(log))
+    assert "an even sample of 51 events" in result.stderr and "1 line of the sample" in result.stderr
+    assert "Statistics: none" in run(str(folder), "--dry-run").stderr
+    assert run(str(folder), "--sample", str(log)).exit_code == 2
+
+
 def test_a_users_table(folder: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('[[logsource]]\nproduct = "linux"\nwhere = { os = ["linux"] }')

@@ -123,6 +123,16 @@ class Search:
         overhead = sum(table.model.overhead_ns for table in self.chosen)
         return float(self.cost @ self._weight) + overhead
 
+    def costs(self) -> F8:
+        """Return what every sampled clause costs, an even part of its table's overhead included."""
+        in_table = np.flatnonzero(self._table >= 0)
+        table = self._table[in_table]
+        overhead = np.array([each.model.overhead_ns for each in self.chosen])
+        members = np.bincount(table, self._weight[in_table], minlength=len(self.chosen))
+        found = self.cost.copy()
+        found[in_table] += (overhead / np.maximum(members, 1.0))[table]
+        return found
+
     def run(self) -> None:
         """Add and take out tables until neither helps."""
         for _ in range(ROUNDS_MAX):

@@ -72,6 +72,13 @@ def step_programs(code: I4, start: I8, probability: F8) -> tuple[I4, I4]:
     return np.array(starts, np.int32), np.array(steps, np.int32)
 
 
+def literals_looked_at(code: I4, start: I8, probability: F8) -> F8:
+    """Return how many literals of each program are looked at on average; parameters as `step_programs`."""
+    codes, likely = code.tolist(), probability.tolist()
+    bounds = itertools.pairwise(start.tolist())
+    return np.array([_parse(codes[first:stop], likely).cost for first, stop in bounds], np.float64)
+
+
 def _parse(code: Sequence[int], probability: Sequence[float]) -> _Node:
     stack: list[_Node] = []
     for item in code:
