@@ -184,7 +184,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
     "sample_paths",
     multiple=True,
     metavar="EVENTS",
-    help="With --dry-run: take statistics for the expected cost from this log, as for `match`; repeatable.",
+    help="Statistics for the costs of a dry run: a log file or folder, as for `match`; repeatable.",
 )
 @cluster_options
 @json_option

@@ -229,8 +229,10 @@ def _say_refused(book: RuleBook) -> None:
 
 
 def _rows(totals: list[RuleTotal]) -> Iterator[list[Any]]:
+    width = max(len(str(line)) for *_, line in totals)
     for rule, count, file, line in totals:
-        yield [rule.level or None, count, rule.title, file, line]
+        # A line is a name, not an amount: without separators, as `explain --line` takes it.
+        yield [rule.level or None, count, rule.title, file, f"{line:>{width}}"]
 
 
 def _print_table(totals: list[RuleTotal]) -> None:

@@ -20,6 +20,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.language.text_form import format_text
 
 VALUE_LENGTH_MAX = 100
+TAIL_LENGTH = 40
 CHILDREN_SHOWN_MAX = 12
 HOLDS, FAILS = "+", "-"
 T = TypeVar("T")
@@ -208,4 +209,7 @@ def _shown(values: tuple[Value, ...]) -> str:
 
 def _short(text: str) -> str:
     text = text.replace("\r", "\\r").replace("\n", "\\n")
-    return text if len(text) <= VALUE_LENGTH_MAX else f"{text[: VALUE_LENGTH_MAX - 3]}..."
+    if len(text) <= VALUE_LENGTH_MAX:
+        return text
+    # Paths and patterns often differ at their ends alone.
+    return f"{text[: VALUE_LENGTH_MAX - TAIL_LENGTH - 3]}...{text[-TAIL_LENGTH:]}"

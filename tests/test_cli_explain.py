@@ -87,6 +87,12 @@ def test_long_lists_show_what_decides() -> None:
     assert len(tree_lines(explained(names), shown_max=None)) == 26
 
 
+def test_long_texts_keep_their_ends() -> None:
+    texts = [f'path CONTAINS "{"x" * 200}{end}"' for end in ("one", "two")]
+    lines = [atom_line(explained(text)).split("   [")[0] for text in texts]
+    assert [line[-4:] for line in lines] == ['one"', 'two"'] and {len(line) for line in lines} == {100}
+
+
 def test_the_nearest_come_first_and_those_that_hold_not_at_all() -> None:
     rules = [(i, parse_text(text)) for i, text in enumerate(["n = 4 AND n = 5", "n = 3", "n = 4", "n = 5"])]
     assert [near.subscription for near in nearest(rules, VALUES, 2)] == [2, 3]
