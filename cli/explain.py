@@ -121,11 +121,17 @@ def _source(
 ) -> Iterator[Source | None]:
     """Give the rules of the files, else the cluster's subscriptions if they are needed."""
     from pubsub_cluster.cli.explain_sources import ClusterSource, RuleSource
+    from pubsub_cluster.language.errors import ClusterError
 
     if rule_paths:
         yield RuleSource(*read_rules(rule_paths, logsources_file))
     elif is_needed:
-        with connect() as client:
+        try:
+            client = connect()
+        except ClusterError as error:
+            error.remedy = f"{error.remedy}\nOr look in files: --rules PATH."
+            raise
+        with client:
             yield ClusterSource(client, is_sigma)
     else:
         yield None

@@ -45,6 +45,7 @@ def read_rules(paths: Sequence[str], logsources_file: Path | None) -> RuleSet:
     PubSubError
         The user's file is not of its form.
     """
+    from pubsub_cluster.sigma_rules.documents import read_documents
     from pubsub_cluster.sigma_rules.logsources import default_logsources
     from pubsub_cluster.sigma_rules.rules import load_rules
 
@@ -52,6 +53,9 @@ def read_rules(paths: Sequence[str], logsources_file: Path | None) -> RuleSet:
     try:
         if logsources_file is not None:
             sources = sources.extended(logsources_file)
+        for path in paths:
+            if next(read_documents([path]), None) is None:
+                note(f"Warning: there is no rule in {path}: no YAML by its name.")
         return load_rules(paths, sources)
     except ImportError as error:
         if (error.name or "").split(".")[0] not in PARSER_PACKAGES:

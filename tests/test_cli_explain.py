@@ -216,6 +216,6 @@ def test_an_id_needs_a_running_cluster_and_a_mistyped_expression_does_not(
     for arguments in (("dear",), ("--nearest", "2"), ("n = 3",)):
         result = call(*arguments, "--data", tmp_path, "--event", event_file)
         assert result.exit_code == 1
-        assert "no cluster is running" in result.stderr
+        assert "no cluster is running" in result.stderr and "--rules PATH" in result.stderr
     result = call("n == 3", "--event", event_file)
     assert result.exit_code == 1 and "cluster" not in result.stderr

@@ -96,6 +96,8 @@ def test_a_dry_run_prices_rules_by_a_sample(folder: Path, tmp_path: Path) -> Non
     assert "an even sample of 51 events" in result.stderr and "1 line of the sample" in result.stderr
     assert "Statistics: none" in run(str(folder), "--dry-run").stderr
     assert run(str(folder), "--sample", str(log)).exit_code == 2
+    (folder / "empty").mkdir()  # such as the other files of `--sample logs/*.zip`
+    assert "no rule in" in run(str(folder), str(folder / "empty"), "--dry-run").stderr
 
 
 def test_a_users_table(folder: Path, tmp_path: Path) -> None:

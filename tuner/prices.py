@@ -95,7 +95,8 @@ def _program_costs(work: Work, constants: CostConstants, unseen: float) -> F8:
         access = program_access(codes[first:stop], ways)
         if access is not None:
             slots = {slot for p in access for slot in ways.slot[ways.slot_start[p] : ways.slot_start[p + 1]]}
-            seen = np.maximum(ways.slot_probability[list(slots)] - unseen, 0.0)
-            is_open[program] = min(1.0, float(seen.sum()) + unseen)
+            chances = ways.slot_probability[list(slots)]
+            seen = np.maximum(chances - unseen, 0.0)
+            is_open[program] = min(1.0, float(chances.sum()), float(seen.sum()) + unseen)
     way = constants.cluster_ns + constants.entry_ns
     return np.asarray(is_open * (way + constants.residual_ns * looked_at))
