@@ -61,8 +61,9 @@ def line_sieve(atoms: Iterable[Atom]) -> LineTest | None:
 
 
 def line_literals(atoms: Iterable[Atom]) -> list[bytes] | None:
-    """Return literals of which a line in ASCII holds one, in some case, if `line_sieve` lets it pass.
+    """Return literals of which a line holds one, in some case, if `line_sieve` lets it pass.
 
+    Unless the line has U+017F or U+212A, which fold to ASCII letters.
     In lower case, ASCII. None where `line_sieve` has no test; none of them where it lets nothing pass.
     """
     runs = _runs(atoms)

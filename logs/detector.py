@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,10 +24,16 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.naive import Values
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
-from pubsub_cluster.logs.projection import Projection, SourceClass, is_inexact, roots_of, text_of
+from pubsub_cluster.logs.projection import (
+    Projection,
+    SourceClass,
+    is_inexact,
+    lines_to_take_whole,
+    roots_of,
+    text_of,
+)
 from pubsub_cluster.sigma_rules.events import Normaliser
 from pubsub_cluster.workers.line_projector import LineProjector
-from pubsub_cluster.workers.line_sieve import LITERAL_BYTES_MIN, LineSieve
 
 REMEMBERED_MAX = 1 << 17
 """Distinct projections whose matches are remembered, in each of two halves."""
@@ -185,6 +191,14 @@ class EventForm:
         return {name: found[0] if len(found) == 1 else list(found) for name, found in flat.items()}
 
 
+class _Unusual(NamedTuple):
+    """A line that was decoded: its event, whether that has been made flat, and its class."""
+
+    event: Event
+    is_flat: bool
+    source: SourceClass
+
+
 class Detector:
     """Matches the lines of log files against rules.
 
@@ -213,9 +227,6 @@ class Detector:
         self.tally = Tally()
         self._projection = Projection(expressions, form.values, form.sources())
         self._roots = self._projection.roots.union(form.renamed, *map(roots_of, form.renamed))
-        literals = self._projection.literals
-        is_useful = literals and min(map(len, literals)) >= LITERAL_BYTES_MIN
-        self._sieve = LineSieve(literals) if literals and is_useful else None
         self._projector = LineProjector(
             self._projection.gate_attributes, self._projection.fields, form.renamed, self._source_of
         )
@@ -229,27 +240,38 @@ class Detector:
 
     def matches_of(self, block: Block) -> Iterator[Found]:
         """Return the lines of a block that some rule holds on, in order; every line is looked at."""
-        keys: list[bytes | PubSubError | None] = []
-        fresh: dict[bytes, Event] = {}
-        found: dict[bytes, tuple[int, ...]] = {}
-        passing = repeat(True) if self._sieve is None else self._sieve.passing(block.lines)
-        sources, bounds, text = self._projector.project(block.lines)
-        spans = pairwise(bounds)
-        for line, passes, source, (start, stop) in zip(block.lines, passing, sources, spans, strict=False):
-            if source is not None and not (passes and source.may_hold_anywhere(line)):
-                self.tally.event_count += 1
-                keys.append(self._plain_key(text[start:stop], found, fresh) if source.candidates else None)
-                continue
+        lines = block.lines
+        sources, bounds, text = self._projector.project(lines)
+        keys: list[bytes | PubSubError | None] = [None] * len(lines)
+        unusual: dict[int, _Unusual] = {}
+        for i in [i for i, source in enumerate(sources) if source is None]:
             try:
-                event = parse_line(line)
-                keys.append(None if event is None else self._key(line, event, passes, found, fresh))
+                read = self._read(lines[i])
             except EventError as error:
-                keys.append(error)
+                keys[i] = error
                 continue
-            if event is None:
+            if read is None:
                 self.tally.blank_count += 1
             else:
-                self.tally.event_count += 1
+                unusual[i], sources[i] = read, read.source
+        whole = lines_to_take_whole(lines, sources)
+        fresh: dict[bytes, Event] = {}
+        found: dict[bytes, tuple[int, ...]] = {}
+        for i, (source, span) in enumerate(zip(sources, pairwise(bounds), strict=True)):
+            if source is None:
+                continue
+            if source.candidates:
+                try:
+                    if i in whole or i in unusual:
+                        read = unusual.get(i) or self._read(lines[i])
+                        assert read is not None
+                        keys[i] = self._key(lines[i], read, i in whole, found, fresh)
+                    else:
+                        keys[i] = self._plain_key(text[span[0] : span[1]], found, fresh)
+                except EventError as error:
+                    keys[i] = error
+                    continue
+            self.tally.event_count += 1
         refused = self._ask(fresh, found)
         for number, key in enumerate(keys, start=block.first_line):
             if key is None:
@@ -263,68 +285,76 @@ class Detector:
                 self._refuse(block.file, number, refused[key])
 
     def _source_of(self, line: bytes) -> SourceClass:
-        """Return the class of a line that is an event without nested objects."""
+        """Return the class of a line that is an event."""
+        read = self._read(line)
+        assert read is not None
+        return read.source
+
+    def _read(self, line: bytes) -> _Unusual | None:
+        """Decode a line; None for a blank one."""
         event = parse_line(line)
-        assert event is not None
-        return self._projection.class_of(list(map(event.get, self._projection.gate_attributes)))
+        if event is None:
+            return None
+        is_flat = not self._roots.isdisjoint(event)
+        if is_flat:
+            event = self._form.flattened(event, line)
+        gate_values = list(map(event.get, self._projection.gate_attributes))
+        return _Unusual(event, is_flat, self._projection.class_of(gate_values))
 
     def _plain_key(
         self, text: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]
     ) -> bytes:
-        """Return the digest of a projection that is the text of an object; as `_key`."""
+        """Return the digest of a projection that is the text of an object.
+
+        What is known of it goes to `found`, what is not to `fresh`.
+        """
         key = blake2b(text, digest_size=DIGEST_SIZE_BYTES).digest()
-        if key in found or key in fresh:
-            return key
-        known = self._newer.get(key)
-        if known is None:
-            known = self._older.get(key)
-        if known is not None:
-            found[key] = known
-            return key
-        fresh[key] = self._form.seen(self._form.flattened(parse_line(text) or {}, text))
+        if not self._is_known(key, found, fresh):
+            fresh[key] = self._form.seen(self._form.flattened(parse_line(text) or {}, text))
         return key
 
     def _key(
         self,
         line: bytes,
-        event: Event,
-        passes: bool,
+        read: _Unusual,
+        is_whole: bool,
         found: dict[bytes, tuple[int, ...]],
         fresh: dict[bytes, Event],
-    ) -> bytes | None:
-        """Return the digest of an event's projection; None where no rule can hold.
+    ) -> bytes:
+        """Return the digest of the projection of an event that was decoded; as `_plain_key`.
 
-        Without `passes` no predicate on any attribute holds. What is known of it goes to `found`, what is not
-        to `fresh`.
+        With `is_whole` all of the event counts.
         """
-        is_flat = not self._roots.isdisjoint(event)
-        if is_flat:
-            event = self._form.flattened(event, line)
-        kind = self._projection.class_of(list(map(event.get, self._projection.gate_attributes)))
-        if not kind.candidates:
-            return None
-        names: Sequence[str] = kind.fields
+        event, is_flat, source = read
+        names: Sequence[str] = source.fields
         values = list(map(event.get, names))
-        is_whole = passes and kind.may_hold_anywhere(line)
         if is_whole or (float in map(type, values) and is_inexact(values)):
             if not is_flat:
                 event = self._form.flattened(event, line)
             names = list(event) if is_whole else names
             values = list(map(event.get, names))
+        # A list, which no text of an object is.
         text = text_of([names, values] if is_whole else values)
         key = blake2b(text, digest_size=DIGEST_SIZE_BYTES).digest()
+        if not self._is_known(key, found, fresh):
+            fresh[key] = self._form.seen(
+                {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            )
+        return key
+
+    def _is_known(
+        self, key: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]
+    ) -> bool:
+        """Say whether a projection was seen before; what is known of it goes to `found`."""
         if key in found or key in fresh:
-            return key
+            return True
         known = self._newer.get(key)
         if known is None:
             known = self._older.get(key)
-        if known is not None:
-            found[key] = known
-            return key
-        fresh[key] = self._form.seen(
-            {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        )
-        return key
+        if known is None:
+            return False
+        found[key] = known
+        return True
 
     def _ask(
         self, fresh: dict[bytes, Event], found: dict[bytes, tuple[int, ...]]

@@ -8,15 +8,15 @@ and of the attributes that the candidates read: its *projection*. The attributes
 the rules; no name is known here.
 
 Predicates on any attribute would make every event its own projection. Sieves over the raw line tell where
-none of them can hold: first one for all rules (`pubsub_cluster.workers.line_sieve`), then one for the
-candidates (`pubsub_cluster.language.text_literals`). There they are as false on the projection as on the
-event.
+none of those of the candidates can hold: first a fast one (`pubsub_cluster.workers.line_sieve`), then an exact
+one (`pubsub_cluster.language.text_literals`). There they are as false on the projection as on the event.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,7 +24,8 @@ import orjson
 from pubsub_cluster.language.expression import And, Atom, Expression, Not, Operator
 from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.language.naive import Test, Values, compile_expression
-from pubsub_cluster.language.text_literals import LineTest, line_literals, line_sieve
+from pubsub_cluster.language.text_literals import line_literals, line_sieve
+from pubsub_cluster.workers.line_sieve import LITERAL_BYTES_MIN, LineSieve
 
 GATE_ATTRIBUTES_MAX = 3
 GATE_SHARE_MIN = 0.1
@@ -36,6 +37,30 @@ _GATE_OPERATORS = frozenset({Operator.EQ, Operator.IN})
 Read = Callable[[Mapping[str, Any]], Values]
 
 
+class AnywhereTest:
+    """Whether a predicate on any attribute may hold on the event of a line; then all of it counts.
+
+    Parameters
+    ----------
+    atoms : sequence of Atom
+        On any attribute.
+    """
+
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self._test = line_sieve(atoms)
+        literals = line_literals(atoms)
+        is_useful = literals and min(map(len, literals)) >= LITERAL_BYTES_MIN
+        self._sieve = LineSieve(literals) if literals and is_useful else None
+        self._is_empty = not atoms
+
+    def passing(self, lines: Sequence[bytes]) -> list[bool]:
+        """Return for each line whether one may hold."""
+        if self._is_empty or self._test is None:
+            return [not self._is_empty] * len(lines)
+        passing = repeat(True) if self._sieve is None else self._sieve.passing(lines)
+        return [passes and self._test(line) for line, passes in zip(lines, passing, strict=False)]
+
+
 class SourceClass(NamedTuple):
     """Events with like values in the attributes of the gates.
 
@@ -45,13 +70,13 @@ class SourceClass(NamedTuple):
         Positions of the rules that may hold.
     fields : tuple of str
         Attributes that matches depend on, those of the gates first.
-    may_hold_anywhere : callable of bytes to bool
-        Whether a predicate on any attribute may hold on the event of a line; then all of it counts.
+    anywhere : AnywhereTest
+        Of the predicates on any attribute.
     """
 
     candidates: tuple[int, ...]
     fields: tuple[str, ...]
-    may_hold_anywhere: LineTest
+    anywhere: AnywhereTest
 
 
 class Projection:
@@ -74,8 +99,6 @@ class Projection:
         is ``a``.
     fields : tuple of str
         Attributes that the matches of some event depend on, those of the gates first.
-    literals : list of bytes or None
-        As `line_literals` of the predicates on any attribute, of all rules together.
     """
 
     def __init__(
@@ -98,10 +121,8 @@ class Projection:
         read_names.update(*(sources.get(name, ()) for name in tuple(read_names)))
         self.fields = (*self.gate_attributes, *sorted(read_names.difference(self.gate_attributes)))
         self.roots = frozenset(root for name in read_names for root in roots_of(name))
-        atoms = (atom for each in self._atoms for atom in each if atom.attribute is None)
-        self.literals = line_literals(dict.fromkeys(atoms))
         self._classes: dict[bytes, SourceClass] = {}
-        self._sieves: dict[tuple[Atom, ...], LineTest] = {}
+        self._tests: dict[tuple[Atom, ...], AnywhereTest] = {}
 
     def class_of(self, gate_values: Sequence[Any]) -> SourceClass:
         """Return the class of an event.
@@ -136,13 +157,26 @@ class Projection:
                     read |= {atom.attribute} if atom.other is None else {atom.attribute, atom.other}
         read.update(*(self._sources.get(name, ()) for name in tuple(read)))
         fields = (*self.gate_attributes, *sorted(read.difference(self.gate_attributes)))
-        return SourceClass(tuple(candidates), fields, self._sieve(tuple(anywhere)))
+        return SourceClass(tuple(candidates), fields, self._anywhere(tuple(anywhere)))
 
-    def _sieve(self, atoms: tuple[Atom, ...]) -> LineTest:
-        found = self._sieves.get(atoms)
+    def _anywhere(self, atoms: tuple[Atom, ...]) -> AnywhereTest:
+        found = self._tests.get(atoms)
         if found is None:
-            found = self._sieves[atoms] = line_sieve(atoms) or (lambda line: True)
+            found = self._tests[atoms] = AnywhereTest(atoms)
         return found
+
+
+def lines_to_take_whole(lines: Sequence[bytes], sources: Sequence[SourceClass | None]) -> set[int]:
+    """Return the lines on which a predicate on any attribute may hold, of those with candidates."""
+    by_test: dict[AnywhereTest, list[int]] = {}
+    for i, source in enumerate(sources):
+        if source is not None and source.candidates:
+            by_test.setdefault(source.anywhere, []).append(i)
+    whole: set[int] = set()
+    for test, numbers in by_test.items():
+        passing = test.passing([lines[i] for i in numbers])
+        whole.update(i for i, passes in zip(numbers, passing, strict=True) if passes)
+    return whole
 
 
 def text_of(values: Sequence[Any]) -> bytes:

@@ -218,8 +218,9 @@ def test_gates_are_found_and_projections_leave_out_what_nobody_reads() -> None:
     assert projection.class_of(("s", 9)).candidates == ()
     assert projection.class_of(("s", True)).candidates == ()
     assert projection.class_of((["s", "p"], 4)).candidates == (2, 4)
-    assert not kind.may_hold_anywhere(b'{"x": "needle"}')
-    assert projection.class_of(("p", 0)).may_hold_anywhere(b'{"x": "a NEEDLE"}')
+    lines = [b'{"x": "needle"}', b'{"x": "a NEEDLE"}', '{"x": "\u00e9"}'.encode()]
+    assert kind.anywhere.passing(lines) == [False] * 3
+    assert projection.class_of(("p", 0)).anywhere.passing(lines) == [True, True, False]
 
 
 def test_each_projection_is_asked_about_once() -> None:

@@ -19,6 +19,8 @@ LITERAL_BYTES_MIN = 3
 _WINDOW_BYTES = 4
 _FREQUENT_FIRST = b'0 eaotinrs1c2l"d-m3.u4p5:_68f79hgb,\\wyvk'
 """Bytes of logs. What is not here is rarer; rare grams are seldom compared in vain."""
+_FOLDING = "\u017f".encode(), "\u212a".encode()
+"""The characters beyond ASCII that fold to an ASCII letter."""
 _mark_lines = Settled(kernels.mark_lines)
 
 
@@ -50,12 +52,15 @@ class LineSieve:
         )
 
     def passing(self, lines: Sequence[bytes]) -> list[bool]:
-        """Return for each line whether it holds one of the literals; true also for what is not ASCII."""
+        """Return for each line whether it holds one of the literals, or a character that folds to ASCII."""
         mark = np.empty(len(lines), np.uint8)
         data = kernel_input(np.frombuffer(b"".join((*lines, b"\0")), np.uint8), np.uint8)
         stop = kernel_input(np.array(list(accumulate(map(len, lines))), np.int64), np.int64)
         _mark_lines(data, stop, self._literals, mark)
-        return [bool(found) or not line.isascii() for found, line in zip(mark.tolist(), lines, strict=True)]
+        return [
+            bool(found) or not (line.isascii() or _FOLDING[0] not in line and _FOLDING[1] not in line)
+            for found, line in zip(mark.tolist(), lines, strict=True)
+        ]
 
 
 def _rarest_window(literal: bytes) -> int:
