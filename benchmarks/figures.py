@@ -16,7 +16,11 @@ from pubsub_cluster.benchmarks.record import ROOT, read
 
 END = "<!-- /figures -->"
 _BLOCK = re.compile(r"<!-- figures ([a-z-]+): [^>]*-->\n.*?<!-- /figures -->", re.DOTALL)
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
+)
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
 Line = dict[str, str]
 
@@ -140,6 +144,23 @@ def sigma() -> str:
     return "\n".join([*lines, "", measured_on(rows, "sigma", "pubsub_cluster.benchmarks.sigma")])
 
 
+def text_search() -> str:
+    """Return the figures of searches for many needles, attribute by attribute; the fastest one is bold."""
+    rows = read("text_search")
+    found: dict[tuple[str, str, str, str], dict[str, str]] = {}
+    for row in rows:
+        search, _, figure = row["figure"].partition(", ")
+        key = row["workload"], row["subscriptions"], figure, row["unit"]
+        found.setdefault(key, {})[search] = row["value"]
+    searches = list(dict.fromkeys(name for values in found.values() for name in values))
+    lines = ["| attribute | needles | | " + " | ".join(searches) + " |", "|---" * (3 + len(searches)) + "|"]
+    for (attribute, needles, figure, unit), values in found.items():
+        best = min(values.values(), key=float)
+        cells = [f"**{shown(value)}**" if value == best else shown(value) for value in values.values()]
+        lines.append(f"| {attribute} | {int(needles):,} | {figure}, {unit} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", measured_on(rows, "text_search", "pubsub_cluster.benchmarks.text_search")])
+
+
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
     """Return the engine's lines by workload and size, then by figure."""
     runs: dict[tuple[str, int], dict[str, Line]] = {}
@@ -154,6 +175,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "engine-rivals": engine_rivals,
     "engine-details": engine_details,
     "sigma": sigma,
+    "text-search": text_search,
 }
 
 

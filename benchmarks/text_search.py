@@ -196,11 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     book = read_book([options.rules], lambda line, owner: None)
     texts = texts_of(book, options.events)
-    figures = [
-        figure
-        for attribute in ATTRIBUTES
-        for figure in compare(attribute, problem_of(attribute, book, texts[attribute]))
-    ]
+    problems = {attribute: problem_of(attribute, book, texts[attribute]) for attribute in ATTRIBUTES}
+    own(problems[ATTRIBUTES[0]])()  # loads the kernels
+    figures = [figure for attribute in ATTRIBUTES for figure in compare(attribute, problems[attribute])]
     path = write("text_search", figures)
     sys.stdout.write(f"{path}\n{path.read_text()}")
     return 0

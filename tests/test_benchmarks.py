@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,3 +163,8 @@ def test_targets_are_judged() -> None:
 
 def test_missing_values_are_below_every_constant() -> None:
     assert MISSING < 0
+
+
+@pytest.mark.parametrize("page", figures.PAGES, ids=lambda page: page.name)
+def test_pages_quote_the_kept_figures(page: Path) -> None:
+    assert figures.rendered(page.read_text()) == page.read_text()
