@@ -8,7 +8,6 @@ the client asks again (one too large for the window is worked out anew).
 from __future__ import annotations
 
 import errno
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 import zmq
@@ -20,6 +19,7 @@ from pubsub_cluster.coordinator.sockets import (
     readable,
     receive,
 )
+from pubsub_cluster.coordinator.unread import Unread
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.protocol import (
@@ -38,10 +38,7 @@ from pubsub_cluster.shm.fault_points import fault_point
 SEND_QUEUE_MESSAGES_MAX = 1_000
 RECEIVE_QUEUE_MESSAGES_MAX = 1_000
 MESSAGES_PER_TURN = 256
-# ZeroMQ bounds messages, not bytes: what a peer has not read of large ones is counted here.
-LARGE_SIZE_BYTES = 1 << 18
 TOGETHER_PEERS_MAX = 4_096
-UNREAD_SIZE_BYTES_MAX = 128 << 20
 
 
 class Frontend:
@@ -68,7 +65,7 @@ class Frontend:
         self.socket.bind(endpoint)
         self.dropped_replies = 0
         self._together: set[bytes] = set()
-        self._unread: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
+        self.unread = Unread()
 
     def receive(self) -> Iterator[tuple[bytes, Message | PublishRequest | PubSubError]]:
         """Yield what has arrived, at most a turn's worth: a checked request, or why it is none.
@@ -124,36 +121,28 @@ class Frontend:
             The peer is gone.
         """
         size_bytes = sum(map(len, frames))  # of bytes, all of them
-        large = size_bytes >= LARGE_SIZE_BYTES
-        if large and not self._room_for(identity, size_bytes):
+        unread = self.unread
+        if not unread.has_room(identity, size_bytes):
             return False
-        send = self.socket.send
+        send, last, tracker = self.socket.send, frames[-1], None
         try:
             send(identity, NOT_LAST)
             for frame in frames[:-1]:
                 send(frame, NOT_LAST, copy=len(frame) < COPIED_SIZE_BYTES_MAX)
-            # Frames leave in turn: when the last one is out, all are.
-            copied = not large and len(frames[-1]) < COPIED_SIZE_BYTES_MAX
-            tracker = send(frames[-1], LAST, copy=copied, track=large)
+            if unread.is_due(identity, size_bytes):  # frames leave in turn: when the last is out, all are
+                followed = zmq.Frame(last, track=True, copy=False, copy_threshold=0)
+                tracker = send(followed, LAST, copy=False, track=True)
+            else:
+                send(last, LAST, copy=len(last) < COPIED_SIZE_BYTES_MAX)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
             if error.errno == errno.EHOSTUNREACH:
+                unread.gone(identity)
                 raise ConnectionError("the peer is gone") from error
             raise
-        if large and tracker is not None:
-            self._unread.setdefault(identity, deque()).append((tracker, size_bytes))
+        unread.sent(identity, size_bytes, tracker)
         return True
-
-    def _room_for(self, identity: bytes, size_bytes: int) -> bool:
-        """Tell whether a peer has read enough of what it was sent to be sent more."""
-        for peer, sent in list(self._unread.items()):
-            while sent and sent[0][0].done:
-                sent.popleft()
-            if not sent:
-                del self._unread[peer]
-        unread_bytes = sum(size for _, size in self._unread.get(identity, ()))
-        return unread_bytes + size_bytes <= max(UNREAD_SIZE_BYTES_MAX, size_bytes)
 
     def close(self) -> None:
         """Close the socket; what a peer has not taken within a moment is dropped."""

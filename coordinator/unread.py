@@ -1,0 +1,107 @@
+"""What the peers of a socket have not read yet, in bytes: of each, and of all together.
+
+ZeroMQ bounds the messages that wait for a peer, not their bytes. Asking it about every message would cost
+more than sending it, so one message is followed per `FOLLOWED_SIZE_BYTES` sent to a peer: messages leave in
+turn, and when the followed one is out, so is everything before it.
+
+Of the bound over all peers, half is kept for those that hold little: a peer that reads is not refused because
+some others do not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+FOLLOWED_SIZE_BYTES = 64 << 10
+PEER_SIZE_BYTES_MAX = 128 << 20
+ALL_SIZE_BYTES_MAX = 512 << 20
+SHARES = 128  # of the bound over all; one such share is little
+PEERS_MAX = 4_096
+
+
+class Tracker(Protocol):
+    """Says whether a message has left: `zmq.MessageTracker`."""
+
+    @property
+    def done(self) -> bool:
+        """True when it has."""
+
+
+@dataclass(slots=True)
+class _Peer:
+    """Followed messages, oldest first, each with the bytes since the one before it."""
+
+    followed: deque[tuple[Tracker, int]] = field(default_factory=deque)
+    followed_bytes: int = 0
+    later_bytes: int = 0  # sent behind the last followed one: whether they have left is not known
+
+
+class Unread:
+    """Bytes on their way to peers.
+
+    Parameters
+    ----------
+    peer_size_bytes_max, all_size_bytes_max : int
+        What one peer, and all together, may leave unread, up to `FOLLOWED_SIZE_BYTES` per peer. A single
+        message is always let through to a peer that has read everything.
+    """
+
+    def __init__(
+        self, peer_size_bytes_max: int = PEER_SIZE_BYTES_MAX, all_size_bytes_max: int = ALL_SIZE_BYTES_MAX
+    ) -> None:
+        self._peer_max = peer_size_bytes_max
+        self._all_max = all_size_bytes_max
+        self._peers: dict[bytes, _Peer] = {}
+        self.size_bytes = 0
+
+    def has_room(self, identity: bytes, size_bytes: int) -> bool:
+        """Say whether a message of this size may be sent to a peer."""
+        peer = self._peers.get(identity)
+        held = 0 if peer is None else peer.followed_bytes
+        if held + size_bytes <= self._peer_max and self.size_bytes + size_bytes <= self._all_max // 2:
+            return True
+        self.settle()
+        peer = self._peers.get(identity)
+        held = 0 if peer is None else peer.followed_bytes
+        if not held:
+            return True
+        little = held + size_bytes <= self._all_max // SHARES
+        bound = self._all_max if little else self._all_max // 2
+        return self.size_bytes + size_bytes <= bound and held + size_bytes <= self._peer_max
+
+    def is_due(self, identity: bytes, size_bytes: int) -> bool:
+        """Say whether the next message to a peer, of this size, is to be followed."""
+        peer = self._peers.get(identity)
+        return size_bytes + (0 if peer is None else peer.later_bytes) >= FOLLOWED_SIZE_BYTES
+
+    def sent(self, identity: bytes, size_bytes: int, tracker: Tracker | None) -> None:
+        """A message was handed to the socket; with its tracker where it `is_due`."""
+        peer = self._peers.get(identity)
+        if peer is None:
+            if len(self._peers) >= PEERS_MAX:
+                self.settle()
+            peer = self._peers[identity] = _Peer()
+        peer.later_bytes += size_bytes
+        if tracker is not None:
+            peer.followed.append((tracker, peer.later_bytes))
+            peer.followed_bytes += peer.later_bytes
+            self.size_bytes += peer.later_bytes
+            peer.later_bytes = 0
+
+    def gone(self, identity: bytes) -> None:
+        """A peer has left, and what waited for it is dropped."""
+        peer = self._peers.pop(identity, None)
+        if peer is not None:
+            self.size_bytes -= peer.followed_bytes
+
+    def settle(self) -> None:
+        """Find out what has left meanwhile; forget the peers for which nothing waits."""
+        for identity, peer in list(self._peers.items()):
+            while peer.followed and peer.followed[0][0].done:
+                _, size_bytes = peer.followed.popleft()
+                peer.followed_bytes -= size_bytes
+                self.size_bytes -= size_bytes
+            if not peer.followed:
+                del self._peers[identity]
