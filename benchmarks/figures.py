@@ -161,6 +161,19 @@ def text_search() -> str:
     return "\n".join([*lines, "", measured_on(rows, "text_search", "pubsub_cluster.benchmarks.text_search")])
 
 
+def drift() -> str:
+    """Return the figures of the drift experiments that sum up a run."""
+    rows = [row for row in read("drift") if ", hour " not in row["figure"]]
+    lines = ["| workload | subscriptions | what | measured | target | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        lines.append(
+            f"| {row['workload']} | {int(row['subscriptions']):,} | {row['figure']} | "
+            f"{shown(row['value'], row['unit'])} | {row['target']} | {met} |"
+        )
+    return "\n".join([*lines, "", measured_on(rows, "drift", "pubsub_cluster.benchmarks.drift")])
+
+
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
     """Return the engine's lines by workload and size, then by figure."""
     runs: dict[tuple[str, int], dict[str, Line]] = {}
@@ -176,6 +189,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "engine-details": engine_details,
     "sigma": sigma,
     "text-search": text_search,
+    "drift": drift,
 }
 
 

@@ -1,4 +1,4 @@
-"""Draw the plots of ``docs/benchmarks.md`` from the CSV: time, memory and multiple of the floor against size.
+"""Draw the plots of ``docs/benchmarks.md`` from the CSV: time and memory against size, drift against time.
 
     python -m pubsub_cluster.benchmarks.plots
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pubsub_cluster.benchmarks.drift import STRATEGIES
 from pubsub_cluster.benchmarks.record import ROOT, read
+from pubsub_cluster.benchmarks.workloads.drift import DRIFTS
 
 FOLDER = ROOT / "docs" / "images"
 TIME_OF = ("scan", "counting", "propagation", "propagation+prefetch")
@@ -26,8 +28,26 @@ def points(workload: str, figure: str) -> tuple[list[int], list[float]]:
     return [size for size, _ in found], [value for _, value in found]
 
 
+def hours(workload: str, strategy: str) -> tuple[list[int], list[float]]:
+    """Return hours and throughput of one strategy of a drift experiment, at its largest size."""
+    lines = [row for row in read("drift") if row["workload"] == workload]
+    size = max((int(row["subscriptions"]) for row in lines), default=0)
+    name = f"throughput, {strategy}, hour "
+    found = sorted(
+        (int(row["figure"].removeprefix(name)), float(row["value"]))
+        for row in lines
+        if row["figure"].startswith(name) and int(row["subscriptions"]) == size
+    )
+    return [hour for hour, _ in found], [value for _, value in found]
+
+
 def _save(
-    name: str, title: str, unit: str, lines: Sequence[tuple[str, list[int], list[float]]], log: bool
+    name: str,
+    title: str,
+    unit: str,
+    lines: Sequence[tuple[str, list[int], list[float]]],
+    log: bool,
+    against: str = "subscriptions",
 ) -> None:
     import matplotlib
 
@@ -39,12 +59,13 @@ def _save(
     drawn: Any = axes
     for label, sizes, values in lines:
         drawn.plot(sizes, values, marker="o", label=label)
-    drawn.set_xscale("log")
+    if against == "subscriptions":
+        drawn.set_xscale("log")
     if log:
         drawn.set_yscale("log")
     else:
         drawn.set_ylim(bottom=0)
-    drawn.set_xlabel("subscriptions")
+    drawn.set_xlabel(against)
     drawn.set_ylabel(unit)
     drawn.set_title(title)
     drawn.grid(True, alpha=0.3)
@@ -68,6 +89,10 @@ def main() -> int:
     _save("w0-memory", "W0: memory of the index", "bytes per subscription", index, log=False)
     floor = [("kernel / floor", *points("W0", "multiple of the floor"))]
     _save("w0-floor", "W0: the kernel as a multiple of the floor", "multiple", floor, log=False)
+    for workload in DRIFTS:
+        lines = [(strategy, *hours(workload, strategy)) for strategy in STRATEGIES]
+        title = f"{workload}: throughput while subscriptions drift"
+        _save(workload.lower(), title, "events/s", lines, log=False, against="simulated hours")
     return 0
 
 

@@ -8,6 +8,7 @@ each clause -> entries (key or slot, residuals, target) -> packed sections -> pa
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +75,9 @@ class Work(NamedTuple):
         return found._replace(literal=self.literal[found.literal])
 
 
+Chooser = Callable[[Work, CostConstants | None, int | None], Configuration]
+
+
 class _Indexed(NamedTuple):
     """The columns of tables, slots and blob, and which rows can be reached more than once."""
 
@@ -124,7 +128,7 @@ def build_layout(
     sample: EventSample | None,
     generation: int,
     partition_count: int = PARTITION_COUNT,
-    configuration: Configuration | None = None,
+    configuration: Configuration | Chooser | None = None,
     constants: CostConstants | None = None,
     max_bytes: int | None = None,
 ) -> LayoutArrays:
@@ -141,8 +145,9 @@ def build_layout(
         For estimates; without one all constants of an attribute are taken as equally likely.
     generation : int
     partition_count : int
-    configuration : Configuration, optional
-        Which tables there are; by default the greedy's choice.
+    configuration : Configuration or callable, optional
+        Which tables there are, or who is asked with (work, constants, max_bytes) (`tuner.live`); by default
+        the greedy's choice.
     constants : CostConstants, optional
         Of the cost model, as measured on this machine.
     max_bytes : int, optional
@@ -166,6 +171,8 @@ def build_layout(
             constants,
             max_bytes,
         )
+    elif not isinstance(configuration, Configuration):
+        configuration = configuration(work, constants, max_bytes)
     check_configuration(configuration, np.diff(spaces.label_start))
     indexed = _index(work, configuration, partition_count)
     bits = predicates.catalogue[predicates.point_count : predicates.slotted_count]

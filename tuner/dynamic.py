@@ -29,7 +29,7 @@ from pubsub_cluster.tuner.clustering import BETTER, Clustering, Places
 from pubsub_cluster.tuner.configuration import Bools
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.reparation import Reparation
-from pubsub_cluster.tuner.thresholds import KEEP_SHARE, Prices, Thresholds
+from pubsub_cluster.tuner.thresholds import EXCESS_SHARE, KEEP_SHARE, Prices, Thresholds
 
 CREATED, REMOVED, REDISTRIBUTED = "table created", "table removed", "redistributed"
 SAMPLE_PER_TABLE = 1_024
@@ -180,7 +180,7 @@ class DynamicClustering:
         filled = books.cluster_schema[books.cluster_count > 0]
         count = np.bincount(filled, minlength=len(books.schema_count))
         price = self._prices.next_table(books, books.schema_way)
-        return np.asarray(price / np.maximum(count, 1))
+        return np.asarray(EXCESS_SHARE * price / np.maximum(count, 1))
 
     def in_excess(self) -> Bools:
         """Return which clusters are in situation 1 (bool[C])."""

@@ -6,8 +6,8 @@ able to take over. What pays depends on the machine and on the events, so the de
 the *price* of a table: what looking into it costs per event, in checks of a subscription, by the measured
 constants.
 
-- BMmax: the price of a table, divided by the clusters of the cluster's own table; below it not even a table
-  that relieved all of them of every check would pay.
+- BMmax: `EXCESS_SHARE` of the price, divided by the clusters of the cluster's own table: were all below, not
+  even a table that relieved all clusters of several tables of every check would pay.
 - RPmin: as many subscriptions as save the price, at what those that would move save on average.
 - Bmin: as many subscriptions as save `KEEP_SHARE` of the price, at what those of the table would lose on
   average if they had to go to the best of the other tables. The gap between both keeps tables from coming
@@ -24,6 +24,9 @@ from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.shm.code_space import F8, I4
 from pubsub_cluster.tuner.clustering import Clustering
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
+
+EXCESS_SHARE = 0.1
+"""Of a table's price, in BMmax: a new table takes from about ten others, slots among them."""
 
 KEEP_SHARE = 0.5
 """A table is given up when it saves less than this share of its price."""

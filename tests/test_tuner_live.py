@@ -1,0 +1,125 @@
+"""Tables kept from generation to generation: layouts of a catalogue that changes answer as brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+from matching_cases import raw_batch
+
+from pubsub_cluster.benchmarks.workloads.drift import Drift
+from pubsub_cluster.benchmarks.workloads.rules import Events, matching
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.dynamic import CREATED, REMOVED
+from pubsub_cluster.tuner.live import LiveTables, told
+from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.workers.engine import MatchEngine
+
+SIZE, STEP = 3_000, 600
+CONSTANTS = CostConstants(entry_ns=20.0)
+"""Checks are dear, so that a few thousand subscriptions are worth tables."""
+
+WORKLOAD = Drift("small", SIZE, seed=3, fixed=1, drawn_from=16, new_values=35)
+
+
+class Changing:
+    """A catalogue whose oldest subscriptions go as new ones come."""
+
+    def __init__(self, inserted_max: int) -> None:
+        self.writer = CatalogueWriter.in_memory(2 * (SIZE + inserted_max))
+        self.writer.append_columns(WORKLOAD.rules(0).columns())
+        self.inserted, self.version = 0, 1
+        self.catalogue = CatalogueReader.of(self.writer)
+
+    def change(self, count: int) -> None:
+        """Insert and remove so many."""
+        self.version += 1
+        for row in range(self.inserted, self.inserted + count):
+            self.writer.remove(row, self.version)
+        self.inserted += count
+        rules = WORKLOAD.rules(self.inserted)
+        last = rules._replace(start=rules.start[SIZE - count :] - rules.start[SIZE - count])
+        last = last._replace(literal=rules.literal[rules.start[SIZE - count] :])
+        self.writer.append_columns(last.columns())
+
+    def check(self, layout, events: Events) -> None:  # type: ignore[no-untyped-def]
+        """Compare a layout's answers with brute force."""
+        engine = MatchEngine(self.catalogue, EMPTY_SCHEMA)
+        engine.attach_layout(1, layout)
+        found = engine.match(events.raw(), 1, self.writer.counts())
+        rules = WORKLOAD.rules(self.inserted)
+        for event in range(events.size):
+            rows = found.rows[found.event_offsets[event] : found.event_offsets[event + 1]]
+            expected = matching(rules, events.value[event]) + self.inserted
+            assert sorted(rows.tolist()) == expected.tolist()
+
+
+def sample_of(events: Events) -> EventSample:
+    sample = EventSample()
+    sample.add(events.raw())
+    return sample
+
+
+def test_tables_follow_what_changes_and_every_layout_answers_right() -> None:
+    changing, live = Changing(3 * SIZE), LiveTables()
+    sample = sample_of(WORKLOAD.events(400, False))
+    kinds, first = [], 0
+    for turn in range(2 * SIZE // STEP + 2):
+        if turn:
+            changing.change(STEP)
+        layout = build_layout(
+            changing.catalogue,
+            changing.writer.counts(),
+            changing.version,
+            sample,
+            1,
+            configuration=live.configure,
+            constants=CONSTANTS,
+        )
+        assert bool(live.reason) == (turn == 0)
+        first = first or len(layout.table_mode)
+        kinds += [decision.kind for decision in live.decisions]
+        for decision in live.decisions:
+            record = told(decision, changing.catalogue.attribute_name)
+            assert all(name.startswith("a") for name in record["attributes"]) and record["moved"] >= 0
+        books = live._dynamic.clustering if live._dynamic else None
+        assert (books is None) == (turn == 0) and (books is None or len(books.numbers) == SIZE)
+        events = WORKLOAD.events(3, False, first=turn).value
+        events[0, :] = WORKLOAD.predicates(changing.inserted, changing.inserted + 1)[1][0, 0]
+        changing.check(layout, Events(WORKLOAD.domains, events))
+    assert first > 0 and CREATED in kinds and REMOVED in kinds
+    assert books is not None
+    attributes = {way >> 1 for table in books.tables for way in books.ways(table)}
+    names = {changing.catalogue.attribute_name(attribute) for attribute in attributes}
+    assert names <= {f"a{number}" for number in range(16, 32)}, "the tables of the beginning are gone"
+
+
+def test_the_greedy_chooses_anew_where_most_is_new_and_nothing_is_decided_while_frozen() -> None:
+    changing, live = Changing(2 * SIZE), LiveTables()
+    sample = sample_of(WORKLOAD.events(400, False))
+
+    def build() -> None:
+        build_layout(
+            changing.catalogue, changing.writer.counts(), changing.version, sample, 1,
+            configuration=live.configure, constants=CONSTANTS,
+        )  # fmt: skip
+
+    build()
+    assert live.reason == "no tables to start from"
+    changing.change(2 * SIZE // 3)
+    build()
+    assert live.reason == "most clauses are new" and live.decisions == []
+    live.is_frozen = True
+    changing.change(SIZE // 3)
+    build()
+    assert live.reason == "" and live.decisions == []
+
+
+def test_an_empty_catalogue_has_no_tables() -> None:
+    writer, live = CatalogueWriter.in_memory(10), LiveTables()
+    reader = CatalogueReader.of(writer)
+    sample = EventSample()
+    sample.add(raw_batch([{"a": (1,)}]))
+    layout = build_layout(reader, writer.counts(), 1, sample, 1, configuration=live.configure)
+    assert len(layout.table_mode) == 0 and np.all(layout.partition_cost == 0)
