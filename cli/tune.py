@@ -48,6 +48,7 @@ WORDS = {
     "size_bytes": "size",
     "build_ms": "time to build",
     "write_ms": "time to write",
+    "tables_chosen_anew": "tables chosen anew because",
 }
 TABLES_SHOWN = 24
 TABLE_COLUMNS = {
@@ -70,6 +71,10 @@ HISTORY_COLUMNS = {
     "size_bytes": "size",
     "error": "error",
 }
+
+
+DECISION_COLUMNS = ("generation", "decision", "table", "moved", "because")
+FIGURES_APART = ("kind", "attributes", "moved")
 
 
 @click.group()
@@ -129,6 +134,50 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
         click.echo(sentence(built))
 
 
+@tune.command("log")
+@cluster_options
+@json_option
+def show_log(connect: Callable[[], Client], as_json: bool) -> None:
+    """Show what the tuner decided about tables, and the figures that led to it.
+
+    Of each generation that is remembered the last decisions, oldest first.
+
+    \b
+    Example:
+      pubsub-cluster tune log --json
+    """
+    with connect() as client:
+        history = client.tune_show().get("history", [])
+    decisions = [
+        {"generation": record["generation"], **decision}
+        for record in history
+        for decision in record.get("decisions", [])
+    ]
+    if as_json:
+        emit_json(decisions)
+    else:
+        click.echo(decision_page(decisions))
+
+
+def decision_page(decisions: list[dict[str, Any]]) -> str:
+    """Return decisions as a table, or a sentence where there are none."""
+    from pubsub_cluster.cli.render import number, table, terminal_width
+
+    if not decisions:
+        return "No decision yet: tables are as they were chosen when the layout was built."
+    rows = []
+    for decision in decisions:
+        apart = {"generation", *FIGURES_APART}
+        figures = [
+            f"{name.replace('_', ' ')} {number(value)}"
+            for name, value in decision.items()
+            if name not in apart
+        ]
+        name = ", ".join(decision["attributes"])
+        rows.append([decision["generation"], decision["kind"], name, decision["moved"], ", ".join(figures)])
+    return table(list(DECISION_COLUMNS), rows, "  ", terminal_width())
+
+
 def await_generation(client: Client, before: int) -> dict[str, Any]:
     """Wait for a generation after `before`; return what the tuner says of it.
 
@@ -177,6 +226,7 @@ def page(found: dict[str, Any]) -> str:
 
     found = dict(found)
     layout = dict(found.pop("layout", None) or {})
+    layout.pop("decisions", None)  # `tune log` has them
     tables = layout.pop("tables", [])
     history = found.pop("history", [])[-HISTORY_SHOWN:]
     parts = [fields(_in_words(found))]

@@ -66,7 +66,7 @@ def test_all_commands_are_there() -> None:
         "doctor",
         "resize",
     ]
-    assert found == {*expected, "tune show", "tune now", "demo flights"}
+    assert found == {*expected, "tune show", "tune now", "tune log", "demo flights"}
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -104,7 +104,9 @@ def test_a_whole_session(data_dir: Path) -> None:
         assert built["built"]["generation"] == built["generation"] >= 1
         assert result_of("tune", "now", "--no-wait", *data)["asked"] is True
         assert "subscriptions in 2 clusters" in run("tune", "now", *data).stdout
-        assert "generation" in result_of("tune", "show", *data)
+        shown = result_of("tune", "show", *data)
+        assert "generation" in shown and shown["layout"]["decisions"] == []
+        assert "No decision yet" in run("tune", "log", *data).stdout
         assert result_of("unsubscribe", "lax", "nobody", *data, exit_code=1)["removed"] == ["lax"]
     finally:
         stopped = result_of("stop", *data)

@@ -127,3 +127,18 @@ def test_tuning_is_shown_in_words_with_units_and_fits() -> None:
     assert tune.sentence({"generation": 3, **TUNING["layout"], "subscriptions": 1, "clusters": 1}) == (
         "Generation 2 answers: 1 subscription in 1 cluster, 2.0 KiB, built in 0.005 s."
     )
+
+
+def test_decisions_are_told_with_the_figures_that_led_to_them() -> None:
+    decision = {
+        "generation": 4,
+        "kind": "table created",
+        "attributes": ["price", "size"],
+        "power": 1_234.0,
+        "power_min": 987.5,
+        "moved": 1_200,
+    }
+    text = tune.decision_page([decision])
+    for part in ("4", "table created", "price, size", "1,200", "power 1,234", "power min 988"):
+        assert part in text
+    assert "No decision" in tune.decision_page([])

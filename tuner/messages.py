@@ -108,6 +108,18 @@ class BuildFailed(msgspec.Struct, tag="build_failed", frozen=True):
     error: dict[str, Any]
 
 
+class Tune(msgspec.Struct, tag="tune", frozen=True):
+    """Coordinator: from the next fold on these are the dynamic algorithm's thresholds, none: adaptive ones.
+
+    While it is frozen it decides nothing, and the tables stay.
+    """
+
+    bm_max: float | None = None
+    b_min: float | None = None
+    rp_min: float | None = None
+    is_frozen: bool = False
+
+
 class TunerHeartbeat(msgspec.Struct, tag="tuner_heartbeat", frozen=True):
     """Tuner: alive and idle."""
 
@@ -116,7 +128,7 @@ class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
     """Coordinator: leave."""
 
 
-ToTuner: TypeAlias = TunerSetup | Sample | Fold | TunerShutdown
+ToTuner: TypeAlias = TunerSetup | Sample | Tune | Fold | TunerShutdown
 FromTuner: TypeAlias = TunerHello | TunerReady | Measured | SampleTaken | Built | BuildFailed | TunerHeartbeat
 
 encode = msgspec.msgpack.encode

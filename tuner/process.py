@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import time
+from typing import Any
 
 import numpy as np
 import zmq
@@ -28,15 +29,18 @@ from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
+from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
 from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.tuner.thresholds import Thresholds
 
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
 MEASURE_AFTER_S = 3.0  # leaves the machine to the workers while they start
 MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants, but not for long
 MEASURE_WAIT_S_MAX = 10.0
+DECISIONS_TOLD_MAX = 32  # of one generation
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
@@ -59,6 +63,7 @@ class TunerLoop:
         self._measurement: Measurement | None = None
         self._constants: CostConstants | None = None
         self._random = np.random.default_rng()
+        self._thresholds, self._is_frozen = Thresholds(), False
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -75,6 +80,11 @@ class TunerLoop:
                     self._configure(message)
                 case wire.Sample():
                     self._sample(message)
+                case wire.Sample(chunk_idx):
+                    self._sample(chunk_idx)
+                case wire.Tune(bm_max, b_min, rp_min, is_frozen):
+                    self._thresholds = Thresholds(bm_max, b_min, rp_min)
+                    self._is_frozen = is_frozen
                 case wire.Fold():
                     self._fold(message)
                     give_back_memory()
@@ -90,6 +100,7 @@ class TunerLoop:
         self._slab = SlabReader.attach(setup.slab_segment)
         self._owner = Owner(setup.cluster_id, setup.owner_pid, setup.owner_start_ticks)
         self._events = EventSample()
+        self._live = LiveTables()
         self._say(wire.TunerReady())
 
     @fault_point("tuner.sample")
@@ -114,6 +125,7 @@ class TunerLoop:
         started_s = time.perf_counter()
         try:
             counts = CatalogueCounts(*request.counts)
+            self._live.thresholds, self._live.is_frozen = self._thresholds, self._is_frozen
             arrays = build_layout(
                 self._catalogue,
                 counts,
@@ -121,6 +133,7 @@ class TunerLoop:
                 self._events,
                 request.generation,
                 partition_count=self._setup.partition_count,
+                configuration=self._live.configure,
                 constants=self._measured(counts.clauses),
             )
             built_s = time.perf_counter()
@@ -132,6 +145,8 @@ class TunerLoop:
             summary |= {
                 "constants": (self._constants or DEFAULT_CONSTANTS)._asdict(),
                 "constants_measured": self._constants is not None,
+                "tables_chosen_anew": self._live.reason,
+                "decisions": self._told(),
                 "sampled_events": self._events.event_count,
                 "build_ms": round((built_s - started_s) * 1_000),
                 "write_ms": round((time.perf_counter() - built_s) * 1_000),
@@ -148,6 +163,11 @@ class TunerLoop:
         name = segment.name
         segment.close()
         self._say(wire.Built(request.generation, name, request.counts, request.version, cost, summary))
+
+    def _told(self) -> list[dict[str, Any]]:
+        """Return the last decisions, as the coordinator records them."""
+        decisions = self._live.decisions[-DECISIONS_TOLD_MAX:]
+        return [told(decision, self._catalogue.attribute_name) for decision in decisions]
 
     def _measure(self) -> None:
         """Measure the machine's constants once, beside everything else, and tell them."""
