@@ -3,9 +3,9 @@
 The matches of an event are those of its projection (`pubsub_cluster.logs.projection`), so each distinct one
 is matched once and remembered under a digest of 16 bytes, within bounded memory: when the newer half is
 full, the older half is forgotten. Projections are cut out of the lines before anything is decoded
-(`pubsub_cluster.workers.line_projector`); only new ones are decoded, and lines that are out of the ordinary. The lines of a block whose projections are new go to the engine as one
-batch. Order is that of the lines. An attribute that no rule of the event's source reads is not looked at,
-nor checked.
+(`pubsub_cluster.workers.line_projector`); only lines out of the ordinary and those whose projections are new
+are, and go to the engine as one batch per block. Order is that of the lines. An attribute that no rule of the
+event's source reads is not looked at, nor checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pubsub_cluster.language.events import EventReader
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.naive import Values
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
 from pubsub_cluster.logs.projection import (
     Projection,
@@ -105,8 +104,6 @@ class EventForm:
     renamed : mapping of str to str, optional
         Attributes to rename, where the event has no attribute of the new name.
     limits : Limits
-    schema : Schema
-        Of the cluster that would take the events.
 
     Attributes
     ----------
@@ -118,12 +115,10 @@ class EventForm:
         normaliser: Normaliser | None = None,
         renamed: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
-        schema: Schema = EMPTY_SCHEMA,
     ) -> None:
         self._normaliser = normaliser
         self.renamed = dict(renamed or {})
-        self._reader = EventReader(schema, limits)
-        self._flattener = EventReader(limits=limits)
+        self._reader = EventReader(limits=limits)
         self._plain = Normaliser(aliases=())
 
     def sources(self) -> dict[str, tuple[str, ...]]:
@@ -187,7 +182,7 @@ class EventForm:
     def _without_objects(self, event: Event) -> Event:
         if self._normaliser is not None:
             return self._plain.normalise(event)
-        flat = self._flattener.flatten(event)
+        flat = self._reader.flatten(event)
         return {name: found[0] if len(found) == 1 else list(found) for name, found in flat.items()}
 
 
@@ -342,9 +337,7 @@ class Detector:
             )
         return key
 
-    def _is_known(
-        self, key: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]
-    ) -> bool:
+    def _is_known(self, key: bytes, found: dict[bytes, tuple[int, ...]], fresh: dict[bytes, Event]) -> bool:
         """Say whether a projection was seen before; what is known of it goes to `found`."""
         if key in found or key in fresh:
             return True

@@ -8,8 +8,8 @@ and of the attributes that the candidates read: its *projection*. The attributes
 the rules; no name is known here.
 
 Predicates on any attribute would make every event its own projection. Sieves over the raw line tell where
-none of those of the candidates can hold: first a fast one (`pubsub_cluster.workers.line_sieve`), then an exact
-one (`pubsub_cluster.language.text_literals`). There they are as false on the projection as on the event.
+none of those of the candidates can hold: first a fast one (`pubsub_cluster.workers.line_sieve`), then an
+exact one (`pubsub_cluster.language.text_literals`). There they are as false on the projection as on the event.
 """
 
 from __future__ import annotations

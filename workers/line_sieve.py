@@ -58,7 +58,7 @@ class LineSieve:
         stop = kernel_input(np.array(list(accumulate(map(len, lines))), np.int64), np.int64)
         _mark_lines(data, stop, self._literals, mark)
         return [
-            bool(found) or not (line.isascii() or _FOLDING[0] not in line and _FOLDING[1] not in line)
+            bool(found) or not (line.isascii() or (_FOLDING[0] not in line and _FOLDING[1] not in line))
             for found, line in zip(mark.tolist(), lines, strict=True)
         ]
 

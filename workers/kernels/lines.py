@@ -1,12 +1,12 @@
 """Lines of JSON to their projections: the members that matter of each event, as they stand in the line.
 
-Two kernels: one finds the *class* of every line, by the values of its gate attributes, and where the values of
-known attributes stand; the other copies those that the class of a line reads. Texts are compared as JSON writes
-them, so nothing is decoded: two ways to write one value are two projections, with the same matches.
+Two kernels: one finds the *class* of every line, by the values of its gate attributes, and where the values
+of known attributes stand; the other copies those that the class of a line reads. Texts are compared as JSON
+writes them, so nothing is decoded: two ways to write one value are two projections, with the same matches.
 
 A line is *special* when it is blank or may not be an object of scalars, and lists of such, whose names are
-not empty, written without escapes and, where known, each given once: whoever asked reads it the long way. What is taken here is RFC 8259 to the
-letter, and what a decoder would refuse is special.
+not empty, written without escapes and, where known, each given once: whoever asked reads it the long way.
+What is taken here is RFC 8259 to the letter, and what a decoder would refuse is special.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def escape_end(data: Any, at: Any, stop: Any) -> Any:
     if at + 2 > stop:
         return np.int64(-1)
     byte = np.int64(data[at + 1])
-    if byte == _BACKSLASH or byte == _LETTER_N or byte == _LETTER_R or byte == _LETTER_T or byte == _QUOTE:
-        return np.int64(at + 2)
-    if byte == _SLASH or byte == _LETTER_B or byte == _LETTER_F:
+    if byte in (_BACKSLASH, _LETTER_N, _LETTER_R, _LETTER_T, _QUOTE, _SLASH, _LETTER_B, _LETTER_F):
         return np.int64(at + 2)
     if byte != _U or at + 6 > stop:
         return np.int64(-1)
