@@ -134,6 +134,74 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
         click.echo(sentence(built))
 
 
+@tune.command("set")
+@click.argument("name")
+@click.argument("value")
+@cluster_options
+@json_option
+def set_value(connect: Callable[[], Client], name: str, value: str, as_json: bool) -> None:
+    """Change a setting while the cluster works; it lasts until the cluster stops.
+
+    VALUE is a number; `auto` for bm_max, b_min and rp_min, which then follow from measured costs.
+
+    \b
+    bm_max             checks per event of a cluster, from which on its subscriptions may move
+    b_min              subscriptions below which a table is given up
+    rp_min             subscriptions that a new table must be able to take over
+    retune_interval_s  least seconds between two generations for better statistics alone
+    self_check_rows    subscriptions that an event a second is checked against (0: none)
+
+    \b
+    Example:
+      pubsub-cluster tune set bm_max 5000
+      pubsub-cluster tune set bm_max auto
+    """
+    try:
+        number = None if value == "auto" else float(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither a number nor `auto`.", param_hint="VALUE") from None
+    with connect() as client:
+        show_settings(client.tune_set(name, number), as_json)
+
+
+@tune.command()
+@cluster_options
+@json_option
+def freeze(connect: Callable[[], Client], as_json: bool) -> None:
+    """Leave the tables as they are: generations are built with them until `tune thaw`.
+
+    \b
+    Example:
+      pubsub-cluster tune freeze
+    """
+    with connect() as client:
+        show_settings(client.tune_freeze(), as_json)
+
+
+@tune.command()
+@cluster_options
+@json_option
+def thaw(connect: Callable[[], Client], as_json: bool) -> None:
+    """Let the tables follow subscriptions and events again.
+
+    \b
+    Example:
+      pubsub-cluster tune thaw
+    """
+    with connect() as client:
+        show_settings(client.tune_freeze(False), as_json)
+
+
+def show_settings(settings: dict[str, Any], as_json: bool) -> None:
+    """Print what may be set, as it is."""
+    from pubsub_cluster.cli.render import fields
+
+    if as_json:
+        emit_json(settings)
+    else:
+        click.echo(fields(settings))
+
+
 @tune.command("log")
 @cluster_options
 @json_option
@@ -226,10 +294,13 @@ def page(found: dict[str, Any]) -> str:
 
     found = dict(found)
     layout = dict(found.pop("layout", None) or {})
+    settings = found.pop("settings", {})
     layout.pop("decisions", None)  # `tune log` has them
     tables = layout.pop("tables", [])
     history = found.pop("history", [])[-HISTORY_SHOWN:]
     parts = [fields(_in_words(found))]
+    if settings:
+        parts.append(f"  settings; `tune set` changes them\n{fields(settings, '    ')}")
     if layout:
         layout.pop("generation", None)
         parts.append(f"  the layout\n{fields(_in_words(layout), '    ')}")

@@ -39,6 +39,29 @@ class Operator:
         """Ask the tuner to build a generation now."""
         return _facts(self._session.ask(Op.TUNE, {"action": "now"}))
 
+    def tune_set(self, name: str, value: float | None) -> dict[str, Any]:
+        """Change a setting while the cluster works; return all that may be set.
+
+        Parameters
+        ----------
+        name : str
+            One of the ``settings`` of `tune_show`.
+        value : float, optional
+            None: it follows from measured costs (thresholds of the tuner only).
+
+        Raises
+        ------
+        ProtocolError, LimitError
+            There is none of that name, or it cannot have this value.
+        """
+        wanted = {"action": "set", "name": name, "value": value}
+        return dict(self._session.ask(Op.TUNE, wanted).header["settings"])
+
+    def tune_freeze(self, frozen: bool = True) -> dict[str, Any]:
+        """Have the tuner leave the tables as they are, or not; return all that may be set."""
+        action = "freeze" if frozen else "thaw"
+        return dict(self._session.ask(Op.TUNE, {"action": action}).header["settings"])
+
     def resize(
         self,
         shards: int | None = None,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pubsub_cluster.language.errors import StartError
+from pubsub_cluster.language.errors import PubSubError, StartError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
@@ -90,8 +90,8 @@ class ClusterConfig:
             )
         if self.durability not in DURABILITIES:
             raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
-        for name, least in LEAST.items():
-            _check_least(name, getattr(self, name), least)
+        for name in LEAST:
+            check_least(name, getattr(self, name))
         if self.limits.events_per_batch_max > EVENTS_PER_BATCH_MOST:
             raise StartError(
                 "the setting `limits.events_per_batch_max` is too large",
@@ -99,7 +99,7 @@ class ClusterConfig:
                 limit=EVENTS_PER_BATCH_MOST,
             )
         for name in Limits.__dataclass_fields__:
-            _check_least(f"limits.{name}", getattr(self.limits, name), 1)
+            check_least(f"limits.{name}", getattr(self.limits, name))
 
     @property
     def workers(self) -> int:
@@ -125,9 +125,11 @@ class ClusterConfig:
         return cls(**fields)
 
 
-def _check_least(name: str, value: float, least: float) -> None:
+def check_least(name: str, value: float, kind: type[PubSubError] = StartError) -> None:
+    """Raise an error of a kind when a setting is smaller than it may be."""
+    least = LEAST.get(name, 1)
     if not value >= least:
-        raise StartError(f"the setting `{name}` is too small", seen=value, limit=f"at least {least:g}")
+        raise kind(f"the setting `{name}` is too small", seen=value, limit=f"at least {least:g}")
 
 
 def allowed_cpus() -> list[int]:

@@ -48,7 +48,7 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case Op.STATUS:
             return Reply(status_page.status(coordinator))
         case Op.TUNE:
-            return Reply(status_page.tune(coordinator, str(header["action"])))
+            return Reply(status_page.tune(coordinator, header))
         case Op.RESIZE:
             resize(coordinator, header)
         case Op.STOP:

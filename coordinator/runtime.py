@@ -26,6 +26,7 @@ from pubsub_cluster.coordinator.changes import ChangeDesk
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
+from pubsub_cluster.coordinator.knobs import Knobs
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
 from pubsub_cluster.coordinator.observations import LayoutReports
@@ -110,6 +111,7 @@ class Coordinator:
         self.layouts = LayoutReports()
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
         self.self_check = SelfCheck(config.self_check_rows)
+        self.knobs = Knobs(self)
         self.window = ReplyWindow()
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
@@ -297,6 +299,7 @@ class Coordinator:
                 self.backend.send_tuner(self.resources.tuner_setup(self.config.schema))
             case tuner_wire.TunerReady():
                 self.tuner.ready = True
+                self.knobs.tell_tuner()
             case tuner_wire.Measured(constants):
                 self.tuner.constants = constants
             case tuner_wire.SampleTaken():

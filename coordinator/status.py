@@ -91,14 +91,21 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
-def tune(coordinator: Coordinator, action: str) -> dict[str, Any]:
+def tune(coordinator: Coordinator, header: dict[str, Any]) -> dict[str, Any]:
     """Carry out ``pubsub-cluster tune ACTION``; return what it prints."""
-    if action not in TUNE_ACTIONS:
-        raise ProtocolError("no such action of the tuner", seen=action, limit=list(TUNE_ACTIONS))
-    if action == "now":
-        coordinator.tuner.policy.asked = True
-        return {"asked": True, "generation": coordinator.scheduler.current}
-    return _tuning(coordinator)
+    match header["action"]:
+        case "show":
+            return _tuning(coordinator)
+        case "now":
+            coordinator.tuner.policy.asked = True
+            return {"asked": True, "generation": coordinator.scheduler.current}
+        case "set":
+            coordinator.knobs.set(header.get("name"), header.get("value"))
+        case "freeze" | "thaw" as action:
+            coordinator.knobs.freeze(action == "freeze")
+        case action:
+            raise ProtocolError("no such action of the tuner", seen=action, limit=list(TUNE_ACTIONS))
+    return {"settings": coordinator.knobs.told()}
 
 
 def _tuning(coordinator: Coordinator) -> dict[str, Any]:
@@ -116,6 +123,7 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
         "kernel_us_per_task": round(policy.base_us, 1),
         "delta_us_per_task": round(policy.delta_us, 1),
         "sampled_events": policy.sample_count,
+        "settings": coordinator.knobs.told(),
         "constants": coordinator.tuner.constants,
         "partitions_per_shard": {str(shard): count for shard, count in sorted(shard_cost.items())},
         "layout": coordinator.layouts.priced(coordinator.tuner.summary),

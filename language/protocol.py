@@ -63,7 +63,7 @@ class Answer(enum.StrEnum):
 REPLY = "reply"
 ERROR = "error"
 NOTIFY = "notify"
-TUNE_ACTIONS = ("show", "now")
+TUNE_ACTIONS = ("show", "now", "set", "freeze", "thaw")
 
 
 class Fields(NamedTuple):
@@ -87,7 +87,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.LISTEN: Fields(frozenset({"owner"})),
     Op.UNLISTEN: Fields(frozenset({"owner"})),
     Op.STATUS: Fields(),
-    Op.TUNE: Fields(frozenset({"action"})),
+    Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value"})),
     Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
     Op.STOP: Fields(),
 }

@@ -22,6 +22,7 @@ from pubsub_cluster.language.events import EventReader
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.naive import Values
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.logs.files import BadLine, Block, OnBad, parse_line
 from pubsub_cluster.logs.projection import (
     Projection,
@@ -104,6 +105,8 @@ class EventForm:
     renamed : mapping of str to str, optional
         Attributes to rename, where the event has no attribute of the new name.
     limits : Limits
+    schema : Schema
+        Of the cluster that would take the events.
 
     Attributes
     ----------
@@ -115,10 +118,12 @@ class EventForm:
         normaliser: Normaliser | None = None,
         renamed: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        schema: Schema = EMPTY_SCHEMA,
     ) -> None:
         self._normaliser = normaliser
         self.renamed = dict(renamed or {})
-        self._reader = EventReader(limits=limits)
+        self._reader = EventReader(schema, limits)
+        self._flattener = EventReader(limits=limits)
         self._plain = Normaliser(aliases=())
 
     def sources(self) -> dict[str, tuple[str, ...]]:
@@ -182,7 +187,7 @@ class EventForm:
     def _without_objects(self, event: Event) -> Event:
         if self._normaliser is not None:
             return self._plain.normalise(event)
-        flat = self._reader.flatten(event)
+        flat = self._flattener.flatten(event)
         return {name: found[0] if len(found) == 1 else list(found) for name, found in flat.items()}
 
 
@@ -341,9 +346,7 @@ class Detector:
         """Say whether a projection was seen before; what is known of it goes to `found`."""
         if key in found or key in fresh:
             return True
-        known = self._newer.get(key)
-        if known is None:
-            known = self._older.get(key)
+        known = self._newer.get(key, self._older.get(key))
         if known is None:
             return False
         found[key] = known
@@ -355,8 +358,7 @@ class Detector:
         """Match projections that were never seen, into `found`; return those that the engine refuses."""
         self.tally.distinct_count += len(fresh)
         refused: dict[bytes, PubSubError] = {}
-        keys = list(fresh)
-        step = self._limits.events_per_batch_max
+        keys, step = list(fresh), self._limits.events_per_batch_max
         for first in range(0, len(keys), step):
             some = keys[first : first + step]
             answer = self._answer([fresh[key] for key in some])

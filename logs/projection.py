@@ -9,7 +9,7 @@ the rules; no name is known here.
 
 Predicates on any attribute would make every event its own projection. Sieves over the raw line tell where
 none of those of the candidates can hold: first a fast one (`pubsub_cluster.workers.line_sieve`), then an
-exact one (`pubsub_cluster.language.text_literals`). There they are as false on the projection as on the event.
+exact one (`pubsub_cluster.language.text_literals`). They are as false on the projection then as on the event.
 """
 
 from __future__ import annotations

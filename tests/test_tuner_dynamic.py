@@ -14,7 +14,7 @@ from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.tuner.clustering import ALWAYS, ATOMS_MAX, Clustering
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dynamic import CREATED, REDISTRIBUTED, REMOVED, DynamicClustering
-from pubsub_cluster.tuner.thresholds import Thresholds
+from pubsub_cluster.tuner.messages import Thresholds
 
 ATTRIBUTES = 4
 NEVER = Thresholds(bm_max=1e9, b_min=0.0, rp_min=1e9)

@@ -28,8 +28,9 @@ from pubsub_cluster.shm.code_space import F8, I4, I8
 from pubsub_cluster.tuner.clustering import BETTER, Clustering, Places
 from pubsub_cluster.tuner.configuration import Bools
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
+from pubsub_cluster.tuner.messages import Thresholds
 from pubsub_cluster.tuner.reparation import Reparation
-from pubsub_cluster.tuner.thresholds import EXCESS_SHARE, KEEP_SHARE, Prices, Thresholds
+from pubsub_cluster.tuner.thresholds import EXCESS_SHARE, KEEP_SHARE, Prices
 
 CREATED, REMOVED, REDISTRIBUTED = "table created", "table removed", "redistributed"
 SAMPLE_PER_TABLE = 1_024

@@ -28,10 +28,10 @@ from pubsub_cluster.tuner.configuration import (
 )
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.dynamic import REDISTRIBUTED, Decision, DynamicClustering
+from pubsub_cluster.tuner.messages import Thresholds
 from pubsub_cluster.tuner.predicates import SPREAD_MAX
 from pubsub_cluster.tuner.source import BLOCK_CLAUSES, gather
 from pubsub_cluster.tuner.tables import NOT_HERE, find_lookup, map_cells
-from pubsub_cluster.tuner.thresholds import Thresholds
 
 CLAUSES_MAX = 2_000_000
 """They take about 50 bytes each in the tuner."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
+
+from pubsub_cluster.language.errors import LimitError
 
 Counts: TypeAlias = tuple[int, ...]
 
@@ -108,16 +111,53 @@ class BuildFailed(msgspec.Struct, tag="build_failed", frozen=True):
     error: dict[str, Any]
 
 
-class Tune(msgspec.Struct, tag="tune", frozen=True):
-    """Coordinator: from the next fold on these are the dynamic algorithm's thresholds, none: adaptive ones.
+@dataclass(frozen=True)
+class Thresholds:
+    """What an operator has set; None: adaptive.
 
-    While it is frozen it decides nothing, and the tables stay.
+    Attributes
+    ----------
+    bm_max : float, optional
+        Expected checks per event.
+    b_min, rp_min : float, optional
+        Subscriptions; `b_min` may not be above `rp_min`, or a new table would be removed at once.
+
+    Raises
+    ------
+    LimitError
+        One is negative, or both contradict each other.
     """
 
     bm_max: float | None = None
     b_min: float | None = None
     rp_min: float | None = None
-    is_frozen: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("bm_max", "b_min", "rp_min"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0.0:
+                raise LimitError(
+                    f"`{name}` is not a number from 0 on",
+                    seen=value,
+                    remedy="Set another, or `auto`: then it follows from measured costs.",
+                )
+        if self.b_min is not None and self.rp_min is not None and self.b_min > self.rp_min:
+            raise LimitError(
+                "`b_min` is above `rp_min`: a new table would be removed at once",
+                seen=self.b_min,
+                limit=self.rp_min,
+                remedy="Lower `b_min` or raise `rp_min`.",
+            )
+
+
+class Tune(msgspec.Struct, tag="tune", frozen=True):
+    """Coordinator: from the next fold on these are the dynamic algorithm's thresholds.
+
+    While it is frozen it decides nothing, and the tables stay.
+    """
+
+    thresholds: Thresholds
+    is_frozen: bool
 
 
 class TunerHeartbeat(msgspec.Struct, tag="tuner_heartbeat", frozen=True):

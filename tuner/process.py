@@ -33,7 +33,6 @@ from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
 from pubsub_cluster.tuner.statistics import EventSample
-from pubsub_cluster.tuner.thresholds import Thresholds
 
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
@@ -63,7 +62,7 @@ class TunerLoop:
         self._measurement: Measurement | None = None
         self._constants: CostConstants | None = None
         self._random = np.random.default_rng()
-        self._thresholds, self._is_frozen = Thresholds(), False
+        self._thresholds, self._is_frozen = wire.Thresholds(), False
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -80,11 +79,8 @@ class TunerLoop:
                     self._configure(message)
                 case wire.Sample():
                     self._sample(message)
-                case wire.Sample(chunk_idx):
-                    self._sample(chunk_idx)
-                case wire.Tune(bm_max, b_min, rp_min, is_frozen):
-                    self._thresholds = Thresholds(bm_max, b_min, rp_min)
-                    self._is_frozen = is_frozen
+                case wire.Tune(thresholds, is_frozen):
+                    self._thresholds, self._is_frozen = thresholds, is_frozen
                 case wire.Fold():
                     self._fold(message)
                     give_back_memory()

@@ -16,11 +16,8 @@ constants.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.shm.code_space import F8, I4
 from pubsub_cluster.tuner.clustering import Clustering
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
@@ -33,45 +30,6 @@ KEEP_SHARE = 0.5
 
 PROBES_PER_CELL = 1.5
 """Mean keys that an event has for an attribute by cell."""
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What an operator has set; None: adaptive.
-
-    Attributes
-    ----------
-    bm_max : float, optional
-        Expected checks per event.
-    b_min, rp_min : float, optional
-        Subscriptions; `b_min` may not be above `rp_min`, or a new table would be removed at once.
-
-    Raises
-    ------
-    LimitError
-        One is negative, or both contradict each other.
-    """
-
-    bm_max: float | None = None
-    b_min: float | None = None
-    rp_min: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("bm_max", "b_min", "rp_min"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0.0:
-                raise LimitError(
-                    condition=f"{name} must be a number from 0 on",
-                    seen=value,
-                    remedy="set another, or none: then it follows from measured costs",
-                )
-        if self.b_min is not None and self.rp_min is not None and self.b_min > self.rp_min:
-            raise LimitError(
-                condition="b_min must not be above rp_min: a new table would be removed at once",
-                seen=self.b_min,
-                limit=self.rp_min,
-                remedy="lower b_min or raise rp_min",
-            )
 
 
 class Prices:

@@ -1,0 +1,67 @@
+"""What operators set while a cluster works."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from clusters import next_generation, wait_until
+
+from pubsub_cluster import Client, Cluster
+from pubsub_cluster.language.errors import LimitError, ProtocolError
+
+pytestmark = pytest.mark.cluster
+DEFAULTS = {"bm_max": "auto", "b_min": "auto", "rp_min": "auto", "frozen": False}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with Cluster(retune_interval_s=5.0, self_check_rows=7) as cluster, cluster.client() as found:
+        yield found
+
+
+def test_settings_change_and_are_told(client: Client) -> None:
+    expected = {**DEFAULTS, "retune_interval_s": 5.0, "self_check_rows": 7}
+    assert client.tune_show()["settings"] == expected
+    assert client.tune_set("bm_max", 5000) == {**expected, "bm_max": 5000.0}
+    assert client.tune_set("self_check_rows", 0)["self_check_rows"] == 0
+    assert client.status()["self_check"]["rows_per_event"] == 0
+    assert client.tune_set("retune_interval_s", 2)["retune_interval_s"] == 2.0
+    assert client.tune_freeze()["frozen"] is True
+    pid = client.status()["tuner"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+
+    def is_back() -> bool:
+        tuner = client.status()["tuner"]
+        return bool(tuner["ready"]) and tuner["pid"] != pid
+
+    wait_until(is_back, "another tuner")
+    assert client.tune_show()["settings"]["bm_max"] == 5000.0
+    next_generation(client)  # the new process has been told, and can still build
+    assert client.tune_freeze(False)["frozen"] is False
+    assert client.tune_set("bm_max", None)["bm_max"] == "auto"
+
+
+def test_what_cannot_be_set_changes_nothing(client: Client) -> None:
+    before = client.tune_show()["settings"]
+    for name, value in (
+        ("bm_min", 1),
+        (None, 1),
+        ("bm_max", "5"),
+        ("bm_max", True),
+        ("self_check_rows", None),
+    ):
+        with pytest.raises(ProtocolError):
+            client.tune_set(name, value)  # type: ignore[arg-type]
+    with pytest.raises(ProtocolError, match="whole"):
+        client.tune_set("self_check_rows", 1.5)
+    for name in ("bm_max", "retune_interval_s", "self_check_rows"):
+        with pytest.raises(LimitError):
+            client.tune_set(name, -1)
+    client.tune_set("rp_min", 10)
+    with pytest.raises(LimitError, match="above `rp_min`"):
+        client.tune_set("b_min", 11)
+    client.tune_set("rp_min", None)
+    assert client.tune_show()["settings"] == before
