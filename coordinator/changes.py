@@ -152,27 +152,21 @@ class ChangeDesk:
                 self._finish(request)
 
     def _stage_slice(self, request: ChangeRequest) -> None:
-        stage: Callable[[Any], tuple[Change, dict[str, Any]]] = {
-            Op.SUBSCRIBE: self._registry.stage_subscribe,
-            Op.UPDATE: self._registry.stage_update,
-            Op.UNSUBSCRIBE: self._registry.stage_unsubscribe,
-        }[request.op]
         first_result = len(request.results)
         changes: list[Change] = []
         unsure: list[int] = []  # results that were judged against changes which are not durable yet
         stop = min(request.position + SLICE_ITEMS, len(request.items))
-        for item in request.items[request.position : stop]:
-            try:
-                change, result = stage(item)
-            except PubSubError as error:
-                result = {"ok": False, "error": error.to_dict()}
-                if isinstance(error, DuplicateIdError | UnknownIdError) and (self._groups or changes):
-                    unsure.append(len(request.results))
-            except Exception as error:  # a defect of ours must not take the other items with it
-                log.exception("a change failed")
-                result = {"ok": False, "error": defect("the change failed", error).error_body()}
-            else:
+        for staged in self._registry.stage_many(request.op, request.items[request.position : stop]):
+            if isinstance(staged, tuple):
+                change, result = staged
                 changes.append(change)
+            elif isinstance(staged, PubSubError):
+                result = {"ok": False, "error": staged.to_dict()}
+                if isinstance(staged, DuplicateIdError | UnknownIdError) and (self._groups or changes):
+                    unsure.append(len(request.results))
+            else:  # a defect of ours must not take the other items with it
+                log.error("a change failed", exc_info=staged)
+                result = {"ok": False, "error": defect("the change failed", staged).error_body()}
             request.results.append(result)
         request.position = stop
         group: _Group | None = None

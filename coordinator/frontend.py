@@ -20,6 +20,7 @@ from pubsub_cluster.coordinator.sockets import (
     receive,
 )
 from pubsub_cluster.coordinator.unread import Unread
+from pubsub_cluster.language.change_items import parse_change
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.protocol import (
@@ -156,6 +157,9 @@ def _checked(frames: list[Buffer]) -> Message | PublishRequest | PubSubError:
         publish = parse_publish(frames)
         if publish is not None:
             return publish
+        change = parse_change(frames)
+        if change is not None:
+            return change
         message = parse_message(frames)
         request = message.request
         if check_request(message) is Op.PUBLISH:  # all that may be wrong with one is told by these two

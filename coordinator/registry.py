@@ -7,17 +7,17 @@ fails, everything staged is forgotten (`rollback`): nothing of it was ever visib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
-
+from pubsub_cluster.coordinator.items import new_row
 from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
-from pubsub_cluster.coordinator.staging import Live, Staged, Staging, new_row
+from pubsub_cluster.coordinator.staging import Answer, Live, Staged, Staging
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.errors import PubSubError, StartError, UnknownIdError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
+from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
@@ -50,8 +50,8 @@ class Registry:
         self._reader = CatalogueReader.of(catalogue)
         self._live = IdIndex(self._reader.id_bytes)
         self._metadata = MetadataTable()
-        self._staging = Staging(schema, limits, self._find_live, catalogue.ensure_room)
         self.row_versions = RowVersions()
+        self._staging = Staging(schema, limits, self._row_of, self._live_row, catalogue.ensure_room)
 
     def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new subscription; return its change and the answer for its sender.
@@ -62,6 +62,13 @@ class Registry:
             When the item is not well formed or its id exists; nothing is changed.
         """
         return self._staging.subscribe(item)
+
+    def stage_many(self, op: Op, items: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
+        """Stage the items of a request; for each there is what staging it alone returns or raises."""
+        if op is Op.SUBSCRIBE:
+            return self._staging.subscribe_many(items)
+        stage = self._staging.update if op is Op.UPDATE else self._staging.unsubscribe
+        return self._staging.each(stage, items)
 
     def stage_update(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new expression (and window) for a live subscription; it keeps its handle."""
@@ -85,14 +92,14 @@ class Registry:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
         return name, row, self._live_row(row, name)
 
-    def _find_live(self, name: str) -> Live | None:
-        row = self._live.find(name)
-        return None if row < 0 else self._live_row(row, name)
+    def _row_of(self, name: str) -> int:
+        return self._live.find(name)
 
     def _live_row(self, row: int, name: str) -> Live:
         columns = self.catalogue.columns
         owner = self._reader.owner_name(int(columns.owner[row]))
-        window = window_of(columns, self.catalogue.counts().windows, row)
+        windows = self.catalogue.counts().windows
+        window = window_of(columns, windows, row) if windows else None
         return Live(int(columns.handle[row]), owner, *_given(window), self._metadata.get(name))
 
     @fault_point("catalogue.apply")
@@ -168,7 +175,7 @@ class Registry:
             if change.operation == UNSUBSCRIBE or last.get(change.subscription_id, version) != version:
                 continue
             try:
-                form = self._staging.normalised(msgspec.json.decode(change.expression or b""))
+                form = self._staging.form_of(change.expression or b"")
                 waiting.append(Staged(change, form))
                 if len(waiting) == REPLAY_GROUP:
                     self._apply(waiting)

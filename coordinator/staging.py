@@ -9,33 +9,47 @@ of it was ever visible.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import add, sub
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from pubsub_cluster.coordinator.items import (
+    Form,
+    body_of,
+    decoded,
+    or_none,
+    room_at_most,
+    shape_of,
+    window_given,
+)
 from pubsub_cluster.coordinator.metadata import encode_metadata
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
+from pubsub_cluster.language.change_items import ChangeItem
 from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import (
     DuplicateIdError,
     ExpressionError,
+    LimitError,
+    SegmentError,
     UnknownIdError,
-    WindowError,
 )
-from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
-from pubsub_cluster.language.normalise import never, normalise
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.normalise import normalise
 from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.language.values import check_name
-from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueCounts, NewRow, room_for
+from pubsub_cluster.language.vocabulary import Conjunction, Conjunctions
+from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueCounts
 
 DEFAULT_OWNER = "default"
 _SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until", "metadata"})
 _UPDATE_KEYS = _SUBSCRIBE_KEYS - {"owner"}
+
+Answer: TypeAlias = dict[str, Any]
 
 
 class Live(NamedTuple):
@@ -53,8 +67,17 @@ class Staged:
     """A change that waits for the disk, and the most that it needs of the catalogue."""
 
     change: Change
-    form: NormalForm | None
+    form: Form | None
     room: CatalogueCounts = NO_COUNTS
+
+
+class _Plain(NamedTuple):
+    """An item to subscribe whose expression and names are of the commonest kinds."""
+
+    item: ChangeItem
+    expression: bytes
+    form: Conjunction
+    owner: str
 
 
 class Staging:
@@ -64,8 +87,10 @@ class Staging:
     ----------
     schema : Schema
     limits : Limits
-    find_live : callable
-        What is known of the subscription of an id as batches see it now; None when there is none.
+    find_row : callable
+        Row of the subscription that batches see now under an id; -1 when there is none.
+    live_of : callable
+        What is known of the subscription of a row and an id.
     ensure_room : callable
         Raises unless the catalogue can hold that many more items beside what it holds.
 
@@ -79,7 +104,8 @@ class Staging:
         self,
         schema: Schema,
         limits: Limits,
-        find_live: Callable[[str], Live | None],
+        find_row: Callable[[str], int],
+        live_of: Callable[[int, str], Live],
         ensure_room: Callable[[CatalogueCounts], None],
     ) -> None:
         self.schema = schema
@@ -87,13 +113,115 @@ class Staging:
         self.next_version = 1
         self.next_handle = 1
         self._compiler = Compiler(schema, limits)
-        self._find_live = find_live
+        self._conjunctions = Conjunctions(schema, limits)
+        self._find_row = find_row
+        self._live_of = live_of
         self._ensure_room = ensure_room
-        self._overlay: dict[str, tuple[int, Live | None]] = {}  # by id: version of the last staged change
+        self._overlay: dict[str, Change] = {}  # by id: the last staged change
         self._staged: deque[Staged] = deque()
         self._staged_room = NO_COUNTS  # upper bound of what the staged changes need
 
-    def subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
+    def subscribe_many(self, items: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
+        """Stage new subscriptions, each as `subscribe` does.
+
+        Returns
+        -------
+        list of (Change, dict) or Exception
+            What `subscribe` returns or raises, item by item.
+        """
+        plain = [self._plain(item) for item in items]
+        room = self._take_plain_room([one for one in plain if one is not None])
+        staged_count = len(self._staged)
+        results: list[tuple[Change, Answer] | Exception] = []
+        for item, one in zip(items, plain, strict=True):
+            try:
+                if one is None or room is None:
+                    results.append(self.subscribe(item))
+                else:
+                    results.append(self._subscribe_plain(one))
+            except Exception as error:
+                results.append(error)
+        if room is None:
+            pass
+        elif len(self._staged) > staged_count:
+            last = self._staged[-1]
+            last.room = CatalogueCounts(*map(add, last.room, room))
+        else:
+            self._staged_room = CatalogueCounts(*map(sub, self._staged_room, room))
+        return results
+
+    def each(
+        self, stage: Callable[[Any], tuple[Change, Answer]], items: Sequence[Any]
+    ) -> list[tuple[Change, Answer] | Exception]:
+        """Do the same for `update` or `unsubscribe`."""
+        results: list[tuple[Change, Answer] | Exception] = []
+        for item in items:
+            try:
+                results.append(stage(item))
+            except Exception as error:
+                results.append(error)
+        return results
+
+    def _plain(self, item: Any) -> _Plain | None:
+        if type(item) is not ChangeItem:
+            return None
+        name, owner = item.id, item.owner
+        if type(name) is not str or not name.isascii() or len(name) > self.limits.name_size_bytes_max:
+            return None
+        if owner is msgspec.UNSET:
+            owner = DEFAULT_OWNER
+        elif type(owner) is not str or not owner.isascii():
+            return None
+        expression = bytes(item.expr)
+        form = self._conjunctions.read(expression)
+        return None if form is None else _Plain(item, expression, form, owner)
+
+    def _take_plain_room(self, plain: list[_Plain]) -> CatalogueCounts | None:
+        """Reserve room for all these items; None when there is none for all, though there may be for each."""
+        predicates = sum([len(one.form.numbers) for one in plain])
+        size_bytes = sum([len(one.expression) for one in plain])
+        room = CatalogueCounts(
+            len(plain),
+            len(plain),
+            sum([len(one.item.id) for one in plain]),
+            len(plain),
+            predicates,
+            predicates,
+            2 * predicates + sum([one.expression.count(b",") for one in plain]),
+            2 * size_bytes + sum([len(one.owner) for one in plain]),
+            2 * predicates,
+            len(plain),
+        )
+        all_rooms = CatalogueCounts(*map(add, self._staged_room, room))
+        try:
+            self._ensure_room(all_rooms)
+        except (LimitError, SegmentError):
+            return None
+        self._staged_room = all_rooms
+        return room
+
+    def _subscribe_plain(self, plain: _Plain) -> tuple[Change, Answer]:
+        """Do what `subscribe` does for an item of the commonest kind."""
+        item, expression, form, owner = plain
+        name = item.id
+        if not name or name in self._overlay or self._find_row(name) >= 0:
+            self._new_id(name, 0)  # says what is wrong, or that the last change under this id was a removal
+        if owner != DEFAULT_OWNER:
+            check_name(owner, what="owner", limits=self.limits)
+        valid_from = valid_until = metadata = None
+        if item.valid_from is not msgspec.UNSET or item.valid_until is not msgspec.UNSET:
+            valid_from, valid_until = window_given(or_none(item.valid_from), or_none(item.valid_until))
+        if item.metadata is not msgspec.UNSET:
+            metadata = encode_metadata(item.metadata, self.limits)
+        handle = self.next_handle
+        self.next_handle = handle + 1
+        change = Change(
+            self.next_version, SUBSCRIBE, handle, name, owner, expression, valid_from, valid_until, metadata
+        )
+        self._stage(change, form)
+        return change, {"ok": True, "id": name, "handle": handle, "clauses": 1, "never": False}
+
+    def subscribe(self, item: Any) -> tuple[Change, Answer]:
         """Stage a new subscription; return its change and the answer for its sender.
 
         Raises
@@ -101,11 +229,11 @@ class Staging:
         CallerError
             When the item is not well formed or its id exists; nothing is changed.
         """
-        body = _object(item, _SUBSCRIBE_KEYS)
+        body = body_of(item, _SUBSCRIBE_KEYS)
         handle = self.next_handle
         subscription_id = self._new_id(body.get("id"), handle)
         owner = check_name(body.get("owner", DEFAULT_OWNER), what="owner", limits=self.limits)
-        window = _window(body.get("valid_from"), body.get("valid_until"))
+        window = window_given(body.get("valid_from"), body.get("valid_until"))
         metadata = encode_metadata(body.get("metadata"), self.limits)
         form, expression = self._form(body)
         change = Change(
@@ -113,14 +241,16 @@ class Staging:
         )
         room = self._take_room(change, form)
         self.next_handle += 1
-        self._stage(change, form, Live(handle, owner, *window, metadata), room)
-        return change, {"ok": True, "id": subscription_id, "handle": handle, **_shape(form)}
+        self._stage(change, form, room)
+        return change, {"ok": True, "id": subscription_id, "handle": handle, **shape_of(form)}
 
-    def update(self, item: Any) -> tuple[Change, dict[str, Any]]:
+    def update(self, item: Any) -> tuple[Change, Answer]:
         """Stage a new expression (and window) for a live subscription; it keeps its handle."""
-        body = _object(item, _UPDATE_KEYS)
+        body = body_of(item, _UPDATE_KEYS)
         subscription_id, live = self._known(body.get("id"))
-        window = _window(body.get("valid_from", live.valid_from), body.get("valid_until", live.valid_until))
+        window = window_given(
+            body.get("valid_from", live.valid_from), body.get("valid_until", live.valid_until)
+        )
         metadata = live.metadata
         if "metadata" in body:
             metadata = encode_metadata(body["metadata"], self.limits)
@@ -136,21 +266,19 @@ class Staging:
             metadata,
         )
         room = self._take_room(change, form)
-        self._stage(change, form, Live(live.handle, live.owner, *window, metadata), room)
-        return change, {"ok": True, "id": subscription_id, "handle": live.handle, **_shape(form)}
+        self._stage(change, form, room)
+        return change, {"ok": True, "id": subscription_id, "handle": live.handle, **shape_of(form)}
 
-    def unsubscribe(self, subscription_id: Any) -> tuple[Change, dict[str, Any]]:
+    def unsubscribe(self, subscription_id: Any) -> tuple[Change, Answer]:
         """Stage the removal of a live subscription."""
         name, live = self._known(subscription_id)
         change = Change(self.next_version, UNSUBSCRIBE, live.handle, name, live.owner, None, None, None)
-        self._stage(change, None, None)
+        self._stage(change, None)
         return change, {"ok": True, "id": name, "handle": live.handle}
 
-    def _stage(
-        self, change: Change, form: NormalForm | None, live: Live | None, room: CatalogueCounts = NO_COUNTS
-    ) -> None:
+    def _stage(self, change: Change, form: Form | None, room: CatalogueCounts = NO_COUNTS) -> None:
         self.next_version += 1
-        self._overlay[change.subscription_id] = (change.version, live)
+        self._overlay[change.subscription_id] = change
         self._staged.append(Staged(change, form, room))
 
     def _new_id(self, given: Any, handle: int) -> str:
@@ -174,14 +302,29 @@ class Staging:
         return name, live
 
     def _find(self, name: str) -> Live | None:
-        if name in self._overlay:
-            return self._overlay[name][1]
-        return self._find_live(name)
+        change = self._overlay.get(name)
+        if change is not None:
+            if change.operation == UNSUBSCRIBE:
+                return None
+            return Live(change.handle, change.owner, change.valid_from, change.valid_until, change.metadata)
+        row = self._find_row(name)
+        return None if row < 0 else self._live_of(row, name)
 
-    def _form(self, body: dict[str, Any]) -> tuple[NormalForm, bytes]:
+    def _form(self, body: dict[str, Any]) -> tuple[Form, bytes]:
         if "expr" not in body:
             raise ExpressionError("the expression is missing", seen=sorted(body), remedy='Give it as "expr".')
-        return self.normalised(body["expr"]), msgspec.json.encode(body["expr"])
+        given = body["expr"]
+        if type(given) is msgspec.Raw:
+            expression = bytes(given)
+            form = self._conjunctions.read(expression)
+            if form is not None:
+                return form, expression
+            given = decoded(expression)
+        return self.normalised(given), msgspec.json.encode(given)
+
+    def form_of(self, expression: bytes) -> Form:
+        """Return the form of an expression as it is kept: text or JSON, as bytes of JSON."""
+        return self._conjunctions.read(expression) or self.normalised(decoded(expression))
 
     def normalised(self, given: Any) -> NormalForm:
         """Return the normal form of an expression as it was given: text or JSON."""
@@ -189,9 +332,9 @@ class Staging:
             return normalise(parse_text(given, self.schema, self.limits), self.schema, self.limits)
         return self._compiler.normal_form(given)
 
-    def _take_room(self, change: Change, form: NormalForm) -> CatalogueCounts:
+    def _take_room(self, change: Change, form: Form) -> CatalogueCounts:
         """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""
-        room = _room_at_most(change, form)
+        room = room_at_most(change, form)
         all_rooms = CatalogueCounts(*map(add, self._staged_room, room))
         self._ensure_room(all_rooms)
         self._staged_room = all_rooms
@@ -205,11 +348,13 @@ class Staging:
         """Forget changes that were taken: they are in force."""
         if not staged:
             return
+        overlay = self._overlay
         for entry in staged:
             change = entry.change
-            if self._overlay.get(change.subscription_id, (0, None))[0] == change.version:
-                del self._overlay[change.subscription_id]
-        taken = map(sum, zip(*(entry.room for entry in staged), strict=True))
+            if overlay.get(change.subscription_id) is change:
+                del overlay[change.subscription_id]
+        rooms = [entry.room for entry in staged if entry.room is not NO_COUNTS]
+        taken = map(sum, zip(NO_COUNTS, *rooms, strict=True))
         self._staged_room = CatalogueCounts(*map(sub, self._staged_room, taken))
 
     def forget(self, version: int) -> None:
@@ -219,63 +364,3 @@ class Staging:
         self._overlay.clear()
         self.next_version = version + 1
         # Handles are never reused, so the ones given to the forgotten changes stay unused.
-
-
-def _room_at_most(change: Change, form: NormalForm) -> CatalogueCounts:
-    """Return a bound of what a change needs, from the size of its expression where nothing expands."""
-    expression = change.expression or b""
-    if form.clauses is None or b"$" in expression:
-        return room_for(new_row(change, form))
-    predicates = len(form.predicates)
-    return CatalogueCounts(
-        1,
-        int(change.valid_from is not None or change.valid_until is not None),
-        len(change.subscription_id.encode()),
-        len(form.clauses),
-        sum(map(len, form.clauses)),
-        predicates,
-        2 * predicates + expression.count(b","),
-        2 * len(expression) + len(change.owner.encode()),
-        2 * predicates,
-        1,
-    )
-
-
-def new_row(change: Change, form: NormalForm) -> NewRow:
-    """Return the catalogue row of a change that adds one."""
-    return NewRow(
-        change.handle,
-        change.subscription_id,
-        change.owner,
-        form,
-        change.valid_from,
-        change.valid_until,
-    )
-
-
-def _shape(form: NormalForm) -> dict[str, Any]:
-    return {"clauses": len(form.clauses) if form.clauses is not None else 0, "never": never(form)}
-
-
-def _object(item: Any, keys: frozenset[str]) -> dict[str, Any]:
-    if not isinstance(item, dict):
-        raise ExpressionError("a subscription is a JSON object", seen=type(item).__name__, limit=sorted(keys))
-    unknown = item.keys() - keys
-    if unknown:
-        raise ExpressionError("unknown key in a subscription", seen=sorted(unknown), limit=sorted(keys))
-    return item
-
-
-def _window(valid_from: Any, valid_until: Any) -> tuple[int | None, int | None]:
-    for name, value in (("valid_from", valid_from), ("valid_until", valid_until)):
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or not INT64_MIN <= value <= INT64_MAX:
-            raise WindowError(f"{name} must be a 64-bit integer of microseconds since the epoch", seen=value)
-    if valid_from is not None and valid_until is not None and valid_until <= valid_from:
-        raise WindowError(
-            "the end of a validity window must be after its start",
-            seen=[valid_from, valid_until],
-            remedy="Swap them.",
-        )
-    return valid_from, valid_until

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.language.predicate import NormalForm, Predicate
+from pubsub_cluster.language.vocabulary import UNNUMBERED, Conjunction, Vocabulary
 from pubsub_cluster.shm.catalogue_bulk import RowColumns, numbered_literals
 from pubsub_cluster.shm.catalogue_codec import Heap, encode_predicates
 from pubsub_cluster.shm.catalogue_store import CatalogueColumns, CatalogueCounts
@@ -42,7 +43,7 @@ class NewRow(NamedTuple):
     subscription_id : str
     owner : str or None
         None: nobody is told (row owner -1).
-    form : NormalForm
+    form : NormalForm or Conjunction
     valid_from, valid_until : int or None
         Microseconds since the epoch, first moment inside and first moment outside; None is unbounded.
     """
@@ -50,7 +51,7 @@ class NewRow(NamedTuple):
     handle: int
     subscription_id: str
     owner: str | None
-    form: NormalForm
+    form: NormalForm | Conjunction
     valid_from: int | None = None
     valid_until: int | None = None
 
@@ -58,6 +59,8 @@ class NewRow(NamedTuple):
 def room_for(new_row: NewRow) -> CatalogueCounts:
     """Return what a row needs at most, when nothing of it is known to the catalogue yet."""
     form = new_row.form
+    if isinstance(form, Conjunction):
+        form = form.normal_form()
     constants = attributes = 0
     heap = len((new_row.owner or "").encode())
     for predicate in form.predicates:
@@ -99,12 +102,15 @@ class Draft:
         self._attributes = attributes
         self._owners = owners
         self._heap = Heap(counts.heap)
+        self._vocabularies: list[Vocabulary] = []  # that were told numbers of new predicates
         self._new_predicates: list[Predicate] = []
         self._new_attributes: list[tuple[str, int, int]] = []  # name, heap start, size
         self._new_owners: list[tuple[str, int, int]] = []
 
     def forget(self) -> None:
         """Take back all that has been interned."""
+        for vocabulary in self._vocabularies:
+            vocabulary.forget_literals()
         for predicate in self._new_predicates:
             del self._literals[predicate]
         for name, _, _ in self._new_attributes:
@@ -208,13 +214,21 @@ class Draft:
             counts.owners + len(self._new_owners),
         )
 
-    def _number_forms(self, forms: Sequence[NormalForm]) -> tuple[list[int], list[int], list[int], list[int]]:
+    def _number_forms(
+        self, forms: Sequence[NormalForm | Conjunction]
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
         """Return clauses per row, literals per clause, literals, rows with a program; numbered for good."""
         clause_counts: list[int] = []
         literal_counts: list[int] = []
         literals: list[int] = []
         program_rows: list[int] = []
-        for predicates, clauses, codes in forms:
+        for form in forms:
+            if isinstance(form, Conjunction):
+                clause_counts.append(1)
+                literal_counts.append(len(form.numbers))
+                literals += self._number_conjunction(form)
+                continue
+            predicates, clauses, codes = form
             positive = self._number_predicates(predicates)
             if clauses is None:
                 program_rows.append(len(clause_counts))
@@ -227,6 +241,20 @@ class Draft:
                 literal_counts.append(len(clause))
                 literals.extend([positive[code >> 1] + (code & 1) for code in clause])
         return clause_counts, literal_counts, literals, program_rows
+
+    def _number_conjunction(self, form: Conjunction) -> list[int]:
+        """Return the positive literal of each predicate; those that the catalogue knows cost a look-up."""
+        known = form.vocabulary.literals(self._literals)
+        literals = [known[number] for number in form.numbers]
+        if UNNUMBERED in literals:
+            if form.vocabulary not in self._vocabularies:
+                self._vocabularies.append(form.vocabulary)
+            literals = self._number_predicates(
+                [form.vocabulary.predicates[number] for number in form.numbers]
+            )
+            for number, literal in zip(form.numbers, literals, strict=True):
+                known[number] = literal
+        return literals
 
     def _number_predicates(self, predicates: Sequence[Predicate]) -> list[int]:
         """Return the positive literal of each predicate."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from pubsub_cluster.coordinator.changes import REQUESTS_PER_CONNECTION_MAX, ChangeDesk
 from pubsub_cluster.coordinator.describing import describe
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import Change, ChangeStore, Committed
+from pubsub_cluster.language.change_items import parse_change
 from pubsub_cluster.language.errors import (
     BusyError,
     DuplicateIdError,
@@ -24,12 +27,124 @@ from pubsub_cluster.language.errors import (
     WindowError,
 )
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
-from pubsub_cluster.language.protocol import Op
+from pubsub_cluster.language.protocol import MAGIC, Op
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
-from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_rows import window_of
+from pubsub_cluster.shm.catalogue_store import _SYMBOLS
+from pubsub_cluster.shm.columns import length_in
 
+ITEMS: list[Any] = [
+    {
+        "id": "a",
+        "expr": {"and": [{"attr": "x", "op": "=", "value": 1}, {"attr": "y", "op": "<", "value": 2}]},
+    },
+    {"expr": {"and": [{"attr": "x", "op": "=", "value": 1}, {"attr": "z", "op": "in", "value": ["u", "v"]}]}},
+    {"id": "a", "expr": {"attr": "x", "op": "=", "value": 1}},
+    {"id": "b", "expr": {"attr": "x", "op": "=", "value": 1}, "owner": "me", "metadata": {"n": 1}},
+    {"id": "c", "expr": {"attr": "y", "op": "<", "value": 2}, "valid_from": 3, "valid_until": 9},
+    {"id": "d", "expr": {"attr": "y", "op": "<", "value": 2}, "valid_from": 9, "valid_until": 3},
+    {"id": "e", "expr": {"attr": "y", "op": "<", "value": 2}, "valid_from": 1.0},
+    {"id": "f", "expr": {"attr": "y", "op": "<", "value": 2}, "metadata": [1]},
+    {"id": "g", "expr": {"attr": "y", "op": "<", "value": 2}, "owner": ""},
+    {"id": "h", "expr": {"attr": "y", "op": "<", "value": 2}, "owner": None},
+    {"id": "", "expr": {"attr": "y", "op": "<", "value": 2}},
+    {"id": 7, "expr": {"attr": "y", "op": "<", "value": 2}},
+    {"id": "i" * 2_000, "expr": {"attr": "y", "op": "<", "value": 2}},
+    {"id": "\u00e9", "expr": {"attr": "y", "op": "<", "value": 2}},
+    {"id": "j", "expr": {"attr": "y", "op": "<", "value": 2}, "owner": "\u00e9"},
+    {
+        "id": "k",
+        "expr": {"or": [{"attr": "x", "op": "=", "value": 1}, {"attr": "w", "op": "=", "value": "t"}]},
+    },
+    {"id": "l", "expr": "x = 1 AND y < 2"},
+    {"id": "m", "expr": {"and": [{"attr": "x", "op": "?", "value": 1}]}},
+    {"id": "n", "expr": 5},
+    {"id": "s2", "expr": {"attr": "x", "op": "=", "value": 1}},
+    {"expr": {"attr": "x", "op": "=", "value": 3}},
+]
 EXPR = {"attr": "x", "op": "=", "value": 1}
+
+
+def as_received(op: Op, items: list[Any]) -> list[Any]:
+    """Return items as the coordinator has them when they came in a request of the usual shape."""
+    found = parse_change([MAGIC, msgspec.json.encode({"op": op.value, "request": "r", "items": items})])
+    assert found is not None
+    return list(found.header["items"])
+
+
+def told(staged: list[tuple[Change, Any] | Exception]) -> list[Any]:
+    """Return what staging gave, with the expressions read."""
+    found: list[Any] = []
+    for one in staged:
+        if isinstance(one, PubSubError):
+            found.append(one.to_dict())
+        else:
+            assert isinstance(one, tuple)
+            change, answer = one
+            found.append((change._replace(expression=json.loads(change.expression or b"null")), answer))
+    return found
+
+
+def content(registry: Registry) -> list[Any]:
+    """Return all columns of the catalogue, each as far as it is filled."""
+    columns, counts = CatalogueReader.of(registry.catalogue).columns, registry.catalogue.counts()
+    lengths = counts._asdict()
+    named = zip(columns._fields, columns, strict=True)
+    return [
+        counts,
+        *((name, column[: length_in(_SYMBOLS[name], lengths)].tolist()) for name, column in named),
+    ]
+
+
+def test_items_as_they_are_received_give_what_items_alone_give() -> None:
+    """The short way of the commonest items, against the definition."""
+    one, many = new_registry(), new_registry()
+    expected = told([staged_alone(one, item) for item in ITEMS])
+    assert told(many.stage_many(Op.SUBSCRIBE, as_received(Op.SUBSCRIBE, ITEMS))) == expected
+    changes = sum(isinstance(entry, tuple) for entry in expected)
+    assert 8 < changes < len(ITEMS)
+    one.apply(changes)
+    many.apply(changes)
+    assert content(many) == content(one)
+    assert many._staging._staged_room == NO_COUNTS
+    updates = [{**item, "id": "a"} for item in ITEMS]
+    expected = told([staged_alone(one, item, "update") for item in updates])
+    assert told(many.stage_many(Op.UPDATE, as_received(Op.UPDATE, updates))) == expected
+    changes = sum(isinstance(entry, tuple) for entry in expected)
+    one.apply(changes)
+    many.apply(changes)
+    assert content(many) == content(one)
+
+
+def staged_alone(registry: Registry, item: Any, op: str = "subscribe") -> tuple[Change, Any] | Exception:
+    try:
+        return registry.stage_update(item) if op == "update" else registry.stage_subscribe(item)
+    except PubSubError as error:
+        return error
+
+
+def test_refused_items_leave_no_room_behind() -> None:
+    registry = new_registry()
+    items = as_received(Op.SUBSCRIBE, [{"id": "a", "expr": EXPR}])
+    for _ in range(2):
+        registry.stage_many(Op.SUBSCRIBE, items)
+        registry.rollback()
+    registry.stage_many(Op.SUBSCRIBE, items)
+    (refused,) = registry.stage_many(Op.SUBSCRIBE, items)
+    assert isinstance(refused, DuplicateIdError)
+    registry.apply(1)
+    assert registry._staging._staged_room == NO_COUNTS
+
+
+def test_items_that_do_not_fit_together_are_judged_one_by_one() -> None:
+    registry = Registry(CatalogueWriter.in_memory(200), EMPTY_SCHEMA, DEFAULT_LIMITS)
+    items = as_received(Op.SUBSCRIBE, [{"expr": EXPR, "id": str(number)} for number in range(210)])
+    staged = registry.stage_many(Op.SUBSCRIBE, items)
+    assert [isinstance(one, tuple) for one in staged] == [True] * 200 + [False] * 10
+    assert {type(one) for one in staged[200:]} == {LimitError}
+    registry.apply(200)
+    assert registry.live_count == 200
 
 
 def new_registry() -> Registry:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_cluster.language import protocol
+from pubsub_cluster.language.change_items import parse_change
 from pubsub_cluster.language.errors import LimitError, ProtocolError, error_from_dict
 from pubsub_cluster.language.protocol import MAGIC, Op, packed, unpacked
 
@@ -148,3 +149,58 @@ def test_other_requests_are_left_to_the_long_way(change: dict[str, object]) -> N
         del header["batch_id"]
     assert protocol.parse_publish([MAGIC, orjson.dumps(header)]) is None
     assert protocol.parse_publish([b"XXXX", orjson.dumps(header)]) is None
+
+
+ITEM = {"id": "a", "expr": {"attr": "x", "op": "=", "value": 1}}
+FULL = {**ITEM, "owner": "o", "valid_from": 1.5, "valid_until": None, "metadata": {"n": [2**70]}}
+
+
+@pytest.mark.parametrize("item", [ITEM, FULL, {**ITEM, "id": [1]}, {"expr": "x = 1", "owner": None}])
+@pytest.mark.parametrize("op", ["subscribe", "update"])
+def test_items_of_a_change_are_taken_apart_and_their_expressions_kept(
+    op: str, item: dict[str, object]
+) -> None:
+    frames: list[protocol.Buffer] = [
+        MAGIC,
+        msgspec.json.encode({"op": op, "request": "r", "items": [item, ITEM]}),
+        b"x",
+    ]
+    quick, whole = parse_change(frames), protocol.parse_message(frames)
+    assert quick is not None and protocol.check_request(quick) is protocol.check_request(whole)
+    assert (quick.op, quick.request, quick.buffers) == (op, "r", [b"x"])
+    bodies = [one.body() for one in quick.header["items"]]
+    assert [{**body, "expr": msgspec.json.decode(body["expr"])} for body in bodies] == whole.header["items"]
+
+
+def test_ids_of_a_removal_are_taken_apart() -> None:
+    found = parse_change([MAGIC, b'{"ids":["a","b"],"request":"r","op":"unsubscribe"}'])
+    assert found == protocol.Message("unsubscribe", "r", {"ids": ["a", "b"]}, [])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"op": "ping", "request": "r"},
+        {"op": "subscribe", "request": "", "items": [ITEM]},
+        {"op": "subscribe", "request": 1, "items": [ITEM]},
+        {"op": "subscribe", "request": "r" * 300, "items": [ITEM]},
+        {"op": "subscribe", "items": [ITEM]},
+        {"op": "subscribe", "request": "r"},
+        {"op": "subscribe", "request": "r", "items": [ITEM], "more": 1},
+        {"op": "subscribe", "request": "r", "items": [{"id": "a"}]},
+        {"op": "subscribe", "request": "r", "items": [ITEM, {**ITEM, "more": 1}]},
+        {"op": "update", "request": "r", "items": [[]]},
+        {"op": "unsubscribe", "request": "r", "ids": ["a", 1]},
+        {"op": "unsubscribe", "request": "r", "ids": "a"},
+    ],
+)
+def test_unusual_changes_are_left_to_the_long_way(header: dict[str, object]) -> None:
+    assert parse_change([MAGIC, orjson.dumps(header)]) is None
+
+
+def test_what_is_no_change_is_left_to_the_long_way() -> None:
+    good = orjson.dumps({"op": "subscribe", "request": "r", "items": [ITEM]})
+    assert parse_change([MAGIC, good]) is not None
+    for frames in ([MAGIC], [b"XXXX", good], [MAGIC, good[:-1]], [MAGIC, good.replace(b'"x"', b'"\xff"')]):
+        found = parse_change(list(frames))
+        assert found is None or b"\xff" in bytes(found.header["items"][0].expr)  # its own item's error
