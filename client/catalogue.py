@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
 
-from pubsub_cluster.client.changes import ITEMS_PER_REQUEST, as_unsure, encode_item, parts_of, results_of
+from pubsub_cluster.client.changes import (
+    ITEMS_PER_REQUEST,
+    as_unsure,
+    encode_item,
+    encode_items,
+    parts_of,
+    results_of,
+)
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
@@ -37,6 +45,53 @@ class Listed(NamedTuple):
     id: str
     handle: int
     expression: Any
+
+
+class _Parts:
+    """Items cut into JSON lists that fit into a request each; an item that cannot be sent gets its error."""
+
+    def __init__(
+        self,
+        items: list[Mapping[str, Any]],
+        fields: Fields,
+        size_bytes_max: int,
+        count_max: int,
+        results: list[dict[str, Any] | PubSubError | None],
+    ) -> None:
+        self._items = items
+        self._fields = fields
+        self._size_bytes_max = size_bytes_max
+        self._count_max = count_max
+        self._results = results
+        self.refused_count = 0
+
+    def __iter__(self) -> Iterator[tuple[Sequence[int], bytes]]:
+        for first in range(0, len(self._items), self._count_max):
+            items = self._items[first : first + self._count_max]
+            data = encode_items(items, self._fields, self._size_bytes_max)
+            if data is not None:
+                yield range(first, first + len(items)), data
+            else:
+                yield from self._one_by_one(first, items)
+
+    def _one_by_one(
+        self, first: int, items: list[Mapping[str, Any]]
+    ) -> Iterator[tuple[Sequence[int], bytes]]:
+        encoded: list[bytes] = []
+        places: list[int] = []
+        for item_idx, item in enumerate(items, first):
+            try:
+                encoded.append(encode_item(item, self._fields, self._size_bytes_max))
+                places.append(item_idx)
+            except PubSubError as error:
+                self._results[item_idx] = error
+                self.refused_count += 1
+        for start, stop in parts_of(encoded, self._count_max, self._size_bytes_max):
+            yield places[start:stop], _joined(encoded[start:stop])
+
+
+def _joined(encoded: list[bytes]) -> bytes:
+    return b"[" + b",".join(encoded) + b"]"
 
 
 class CatalogueCalls:
@@ -89,31 +144,29 @@ class CatalogueCalls:
     ) -> list[dict[str, Any] | PubSubError]:
         """Subscribe or update; return the result of each item, in order."""
         results: list[dict[str, Any] | PubSubError | None] = [None] * len(items)
-        encoded: list[bytes] = []
-        places: list[int] = []
-        size_bytes_max = self.limit("batch_size_bytes_max")
-        for item_idx, item in enumerate(items):
-            try:
-                encoded.append(encode_item(item, fields, size_bytes_max))
-                places.append(item_idx)
-            except PubSubError as error:
-                results[item_idx] = error
-        answered = len(items) - len(places)
-        for first, stop, request in self._send_parts(op, "items", encoded):
-            part = results_of(self._session.wait(request), stop - first)
-            for item_idx, result in zip(places[first:stop], part, strict=True):
-                results[item_idx] = self._settled(result, items[item_idx], request)
-            answered += stop - first
+        parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max(), results)
+        answered = 0
+        for places, request in self._send_parts(op, "items", parts):
+            part = results_of(self._session.wait(request), len(places))
+            for item_idx, result in zip(places, part, strict=True):
+                if isinstance(result, PubSubError):
+                    result = self._settled(result, items[item_idx], request)
+                results[item_idx] = result
+            answered += len(places)
             if on_progress is not None:
-                on_progress(answered)
+                on_progress(answered + parts.refused_count)
         return [result for result in results if result is not None]
 
     def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Unsubscribe; return an error or None for each id."""
         encoded = [orjson.dumps(id) for id in ids]
         results: list[PubSubError | None] = []
-        for first, stop, request in self._send_parts(Op.UNSUBSCRIBE, "ids", encoded):
-            for result in results_of(self._session.wait(request), stop - first):
+        parts = (
+            (range(first, stop), _joined(encoded[first:stop]))
+            for first, stop in parts_of(encoded, self._items_max(), self.limit("batch_size_bytes_max"))
+        )
+        for places, request in self._send_parts(Op.UNSUBSCRIBE, "ids", parts):
+            for result in results_of(self._session.wait(request), len(places)):
                 error = result if isinstance(result, PubSubError) else None
                 unsure = isinstance(error, UnknownIdError) and request.crossed_lives
                 results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
@@ -141,20 +194,28 @@ class CatalogueCalls:
                 return
             cursor = {"after": page["next"], "version": page["version"]}
 
-    def _send_parts(self, op: Op, name: str, encoded: list[bytes]) -> Iterator[tuple[int, int, Request]]:
-        size_bytes_max = self.limit("batch_size_bytes_max")
-        count_max = min(ITEMS_PER_REQUEST, self.limit("subscriptions_per_request_max"))
-        parts = list(parts_of(encoded, count_max, size_bytes_max))
-        senders = (
-            partial(self._session.send, op, {name: orjson.Fragment(b"[" + b",".join(encoded[a:b]) + b"]")})
-            for a, b in parts
-        )
-        requests = self._session.ask_in_order(senders, REQUESTS_IN_FLIGHT)
-        for (first, stop), request in zip(parts, requests, strict=True):
-            yield first, stop, request
+    def _items_max(self) -> int:
+        return min(ITEMS_PER_REQUEST, self.limit("subscriptions_per_request_max"))
+
+    def _send_parts(
+        self, op: Op, name: str, parts: Iterable[tuple[Sequence[int], bytes]]
+    ) -> Iterator[tuple[Sequence[int], Request]]:
+        """Send JSON lists as requests; yield what they stand for with the answered request, in order.
+
+        A part is encoded while those before it are on their way.
+        """
+        sent: deque[Sequence[int]] = deque()
+
+        def senders() -> Iterator[Callable[[], Request]]:
+            for places, data in parts:
+                sent.append(places)
+                yield partial(self._session.send, op, {name: orjson.Fragment(data)})
+
+        for request in self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT):
+            yield sent.popleft(), request
 
     def _settled(
-        self, result: dict[str, Any] | PubSubError, item: Mapping[str, Any], request: Request
+        self, result: PubSubError, item: Mapping[str, Any], request: Request
     ) -> dict[str, Any] | PubSubError:
         """Resolve the one ambiguity of sending again: a restart between a change and its acknowledgement."""
         if not (request.crossed_lives and isinstance(result, DuplicateIdError)):

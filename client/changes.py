@@ -37,6 +37,10 @@ KEEP = Keep.KEEP
 ITEMS_PER_REQUEST = 2_000
 
 
+_CARRIED = frozenset({str, dict, orjson.Fragment})
+"""Types of expressions that go out as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """What the cluster says of a subscription that it has made or replaced.
@@ -61,11 +65,15 @@ class Subscription:
 def expression_json(expression: Any) -> bytes:
     """Return an expression in any form (text, JSON form, tree, Python form) as bytes of JSON.
 
+    JSON that is encoded already is taken as it is (`orjson.Fragment`).
+
     Raises
     ------
     ExpressionError
         It cannot be carried; what only the cluster can judge is left to it.
     """
+    if isinstance(expression, orjson.Fragment):
+        return orjson.dumps(expression)
     if isinstance(expression, str | dict):
         try:
             data = orjson.dumps(expression)
@@ -110,6 +118,24 @@ def encode_item(item: Mapping[str, Any], fields: Fields, size_bytes_max: int) ->
             limit_name="batch_size_bytes_max",
         )
     return data
+
+
+def encode_items(items: Sequence[Mapping[str, Any]], fields: Fields, size_bytes_max: int) -> bytes | None:
+    """Return many items as one JSON list, if they are all of the usual kind; None: take them one by one.
+
+    What is returned is a list of what `encode_item` gives for each of them.
+    """
+    required, allowed = fields.required, fields.required | fields.optional
+    for item in items:
+        if type(item) is not dict or not required <= item.keys() <= allowed:
+            return None
+        if type(item["expr"]) not in _CARRIED:
+            return None
+    try:
+        data = orjson.dumps(items)
+    except orjson.JSONEncodeError:
+        return None
+    return None if b"null" in data or len(data) > size_bytes_max else data
 
 
 def parts_of(encoded: Sequence[bytes], count_max: int, size_bytes_max: int) -> Iterator[tuple[int, int]]:

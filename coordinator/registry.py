@@ -20,7 +20,7 @@ from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.values import check_name
-from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_rows import window_of
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.id_index import IdIndex
@@ -51,7 +51,7 @@ class Registry:
         self._live = IdIndex(self._reader.id_bytes)
         self._metadata = MetadataTable()
         self.row_versions = RowVersions()
-        self._staging = Staging(schema, limits, self._row_of, self._live_row, catalogue.ensure_room)
+        self._staging = Staging(schema, limits, self._row_of, self._live_row, self._ensure_room)
 
     def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new subscription; return its change and the answer for its sender.
@@ -91,6 +91,9 @@ class Registry:
         if row < 0:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
         return name, row, self._live_row(row, name)
+
+    def _ensure_room(self, room: CatalogueCounts) -> None:
+        self.catalogue.ensure_room(room)
 
     def _row_of(self, name: str) -> int:
         return self._live.find(name)
