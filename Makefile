@@ -2,13 +2,14 @@
 #
 #   make demo    install and run the flights demonstration       make test     the tests
 #   make lint types docs-check kernels wheel-check               what .ci/run adds to them
+#   make faults MINUTES=2     kill processes of a cluster under load, check every answer
 #
 # Variables: PYTHON=python3.12 (interpreter for .venv), DEMO_FLAGS='--flights 40000', PYTEST_FLAGS='-k name'.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint format types docs docs-check kernels wheel-check clean help
+.PHONY: demo test faults lint format types docs docs-check kernels wheel-check clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,6 +27,11 @@ demo: $(VENV)/.installed-demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_FLAGS)
+
+faults: $(VENV)/.installed-dev
+	$(BIN)/python tests/faults/run.py --minutes $(MINUTES)
+
+MINUTES ?= 2
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -19,9 +19,11 @@ _BLOCK = re.compile(r"<!-- figures ([a-z-]+): [^>]*-->\n.*?<!-- /figures -->", r
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "reliability.md",
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
+FAULTS_COMMAND = "python tests/faults/run.py --kills 500,100,100 --record"
 Line = dict[str, str]
 
 
@@ -174,6 +176,30 @@ def drift() -> str:
     return "\n".join([*lines, "", measured_on(rows, "drift", "pubsub_cluster.benchmarks.drift")])
 
 
+def faults() -> str:
+    """Return what the fault runs did and found."""
+    rows = read("faults")
+    lines = ["| shards x replicas | what | measured | target | |", "|---|---|---|---|---|"]
+    for row in rows:
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        measured = shown(row["value"], row["unit"])
+        lines.append(f"| {row['workload']} | {row['figure']} | {measured} | {row['target']} | {met} |")
+    text = measured_on(rows, "faults", "tests.faults.run").replace(
+        "python -m tests.faults.run", FAULTS_COMMAND
+    )
+    return "\n".join([*lines, "", text])
+
+
+def overload() -> str:
+    """Return how much memory a cluster takes that is asked for too much."""
+    rows = read("overload")
+    lines = ["| what | measured | target | |", "|---|---|---|---|"]
+    for row in rows:
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        lines.append(f"| {row['figure']} | {shown(row['value'], row['unit'])} | {row['target']} | {met} |")
+    return "\n".join([*lines, "", measured_on(rows, "overload", "pubsub_cluster.benchmarks.overload")])
+
+
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
     """Return the engine's lines by workload and size, then by figure."""
     runs: dict[tuple[str, int], dict[str, Line]] = {}
@@ -190,6 +216,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sigma": sigma,
     "text-search": text_search,
     "drift": drift,
+    "faults": faults,
+    "overload": overload,
 }
 
 

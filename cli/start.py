@@ -2,7 +2,7 @@
 
 In the foreground the coordinator runs in this process. With ``--detach`` it runs in a session of its own
 and writes to ``coordinator.log``; through a pipe it tells this command that it is ready, or why it cannot
-start.
+start. With ``--supervise`` a supervisor (`coordinator.supervisor`) stands between the two.
 """
 
 from __future__ import annotations
@@ -57,8 +57,11 @@ LOG_TAIL_LINES = 8
 @click.option(
     "--detach", is_flag=True, help="Return when the cluster is ready; it goes on in the background."
 )
+@click.option(
+    "--supervise", is_flag=True, help="Start the coordinator again when it ends without being told to."
+)
 @json_option
-def start(config_file: Path | None, detach: bool, as_json: bool, **options: Any) -> None:
+def start(config_file: Path | None, detach: bool, supervise: bool, as_json: bool, **options: Any) -> None:
     """Start a cluster; Ctrl-C stops it.
 
     Without numbers, two shards (one on a single CPU) are started for every two CPUs that may be used.
@@ -66,7 +69,7 @@ def start(config_file: Path | None, detach: bool, as_json: bool, **options: Any)
     \b
     Example:
       pubsub-cluster start --shards 2 --data ./data
-      pubsub-cluster start --config cluster.toml --detach
+      pubsub-cluster start --config cluster.toml --detach --supervise
 
     \b
     cluster.toml:
@@ -76,7 +79,8 @@ def start(config_file: Path | None, detach: bool, as_json: bool, **options: Any)
       [limits]
       events_per_batch_max = 10000
 
-    All settings, and the schema file: docs/configuration.md.
+    All settings, and the schema file: docs/configuration.md. Where systemd or the like starts a coordinator
+    again, --supervise is not needed: docs/operating.md.
     """
     from pubsub_cluster.cli.config_file import cluster_config, read_settings
     from pubsub_cluster.language.errors import StartError
@@ -93,7 +97,9 @@ def start(config_file: Path | None, detach: bool, as_json: bool, **options: Any)
             remedy="Use it, stop it with `pubsub-cluster stop`, or choose another directory with --data.",
         )
     if detach:
-        _start_detached(config, as_json)
+        _start_detached(config, as_json, supervise)
+    elif supervise:
+        sys.exit(_run_supervised(config, as_json))
     else:
         sys.exit(_run_here(config, as_json))
 
@@ -114,16 +120,41 @@ def _run_here(config: ClusterConfig, as_json: bool) -> int:
     return exit_code
 
 
-def _start_detached(config: ClusterConfig, as_json: bool) -> None:
+def _run_supervised(config: ClusterConfig, as_json: bool) -> int:
+    from pubsub_cluster.coordinator.supervisor import Supervisor
+    from pubsub_cluster.language.errors import error_from_dict
+
+    note(f"Starting {counted(config.workers, 'worker')} on {config.data_dir} ...")
+    read_fd, write_fd = os.pipe()
+    told: dict[str, Any] = {}
+
+    def take_news() -> None:
+        with os.fdopen(read_fd, "rb") as news, saying_why_it_takes_long():
+            told.update(json.loads(news.readline() or b"{}"))
+        if "ready" in told:
+            _print_ready(config, told["ready"], as_json, "Ctrl-C stops it.")
+
+    reader = threading.Thread(target=take_news, daemon=True)
+    reader.start()
+    exit_code = Supervisor(json.dumps(config.to_json()).encode(), write_fd).run()
+    reader.join()
+    if "error" in told:
+        raise error_from_dict(told["error"])
+    note("Stopped.")
+    return exit_code
+
+
+def _start_detached(config: ClusterConfig, as_json: bool, supervise: bool) -> None:
     from pubsub_cluster.coordinator.children import child_environment
     from pubsub_cluster.language.errors import StartError, error_from_dict
     from pubsub_cluster.language.paths import ensure_private_dir
 
     log = ensure_private_dir(config.data_dir) / LOG_NAME
+    module = "pubsub_cluster.coordinator." + ("supervisor" if supervise else "main")
     read_fd, write_fd = os.pipe()
     with os.fdopen(read_fd, "rb") as news, log.open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, "-m", "pubsub_cluster.coordinator.main", "--ready-fd", str(write_fd)],
+            [sys.executable, "-m", module, "--ready-fd", str(write_fd)],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

@@ -2,7 +2,8 @@
 
 Used by `pubsub_cluster.Cluster` and by ``pubsub-cluster start --detach``. The settings come as JSON on
 standard input; one line of JSON goes to the descriptor of ``--ready-fd``: the status when every worker
-takes tasks, or the error that kept the cluster from starting.
+takes tasks, or the error that kept the cluster from starting. The exit status is 0 for a cluster that was
+stopped, `CANNOT_START` for one that was refused a start, and another one after a failure.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import orjson
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.runtime import run_coordinator
 from pubsub_cluster.language.errors import PubSubError
+
+CANNOT_START = 3
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,8 +46,9 @@ def main(argv: list[str] | None = None) -> int:
         config = ClusterConfig.from_json(orjson.loads(sys.stdin.buffer.read()))
         return run_coordinator(config, lambda found: tell({"ready": found}), options.parent)
     except PubSubError as error:
+        status = 1 if told else CANNOT_START
         tell({"error": error.to_dict()})
-        return 1
+        return status
 
 
 if __name__ == "__main__":

@@ -1,0 +1,181 @@
+"""Kills: which process, when; and the restart of a coordinator as a supervisor does it.
+
+A kill is at a random instant, or at a named one: then a file is put where `shm.fault_points` looks, and the
+process that comes by kills itself. Children are found in ``/proc``, so that one that has just been started,
+and has said nothing yet, is killed as well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from pubsub_cluster import Cluster
+from pubsub_cluster.language.errors import StartError
+from pubsub_cluster.shm.owner import list_segments
+
+WORKER, TUNER, COORDINATOR = "worker", "tuner", "coordinator"
+_MODULES = {WORKER: b"workers.process", TUNER: b"tuner.process"}
+POINTS = {
+    WORKER: (
+        "worker.configure worker.message worker.send page.write layout.attach",
+        "worker.message worker.send page.write",
+    ),
+    TUNER: ("tuner.sample tuner.fold tuner.send layout.write", "tuner.send"),
+    COORDINATOR: (
+        "store.insert store.write store.report catalogue.apply catalogue.append catalogue.remove slab.write "
+        "child.send child.message client.send client.message page.read segment.unlink",
+        "store.replay segment.sweep segment.create facts.write child.spawn catalogue.append child.message",
+    ),
+}
+"""By kind: the names of instants while it serves, and (second) those of a start."""
+POINT_WAIT_S = 4.0
+DEATH_WAIT_S = 5.0
+STARTS_MAX = 20
+
+
+class Killer:
+    """Kills the processes of one cluster and brings its coordinator back.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Started with the environment variable of the fault points set to `points_dir`.
+    points_dir : Path
+    draw : random.Random
+    breach : callable
+        Told of every promise that is broken.
+    """
+
+    def __init__(
+        self, cluster: Cluster, points_dir: Path, draw: random.Random, breach: Callable[[str], None]
+    ) -> None:
+        self.cluster = cluster
+        self.kills: Counter[str] = Counter()
+        self.named: Counter[str] = Counter()
+        self.restart_s: list[float] = []
+        self._points_dir = points_dir
+        self._draw = draw
+        self._breach = breach
+
+    def kill(self, kind: str) -> bool:
+        """Kill a process of this kind, at a named instant or now; return whether one was killed."""
+        if self._draw.random() < 0.5:
+            when, names = self._draw.choice(("before", "after")), POINTS[kind][0].split()
+            done = self._at_point(f"{when}.{self._draw.choice(names)}", kind)
+        else:
+            done = self._now(kind)
+        if done and kind == COORDINATOR:
+            self._bring_back()
+        return done
+
+    def _now(self, kind: str) -> bool:
+        coordinator = self._coordinator_pid()
+        pids = [coordinator] if kind == COORDINATOR else children_of(coordinator, _MODULES[kind])
+        if not pids:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self._draw.choice(pids), signal.SIGKILL)
+            self.kills[kind] += 1
+            return True
+        return False
+
+    def _at_point(self, point: str, kind: str) -> bool:
+        """Let whoever comes by this instant next die; return False when nobody did in time."""
+        path = self._points_dir / point
+        path.touch()
+        deadline_s = time.monotonic() + POINT_WAIT_S
+        while path.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.002)
+        with suppress(FileNotFoundError):
+            path.unlink()
+            return False
+        self.kills[kind] += 1
+        self.named[point] += 1
+        return True
+
+    def _coordinator_pid(self) -> int:
+        process = self.cluster._process
+        assert process is not None
+        return process.pid
+
+    def _bring_back(self) -> None:
+        """Start the coordinator again, as often as it takes: some of these starts are killed as well."""
+        begin_s = time.monotonic()
+        orphans = children_of(self._coordinator_pid(), b"pubsub_cluster")
+        left = set(list_segments(self.cluster.started["cluster_id"]))
+        self.cluster.kill()
+        for _ in range(STARTS_MAX):
+            point = self._killed_start()
+            try:
+                self.cluster.start()
+            except StartError as error:
+                if "ended before it was ready" not in str(error):
+                    self._breach(f"the coordinator does not start again: {error}")
+                    raise
+                self._count_start_kill(point)
+                continue
+            with suppress(FileNotFoundError):
+                if point is not None:
+                    point.unlink()
+            break
+        else:
+            raise AssertionError("the coordinator was never ready")
+        self.restart_s.append(time.monotonic() - begin_s)
+        alive = [pid for pid in orphans if not _gone(pid)]
+        if alive:
+            self._breach(f"processes outlive their coordinator: {alive}")
+        still = left & set(list_segments(self.cluster.started["cluster_id"]))
+        if still:
+            self._breach(f"segments outlive their coordinator: {sorted(still)}")
+
+    def _killed_start(self) -> Path | None:
+        """Perhaps have the coming start killed: return the instant's file, or None."""
+        if self._draw.random() >= 0.3:
+            return None
+        when, names = self._draw.choice(("before", "after")), POINTS[COORDINATOR][1].split()
+        path = self._points_dir / f"{when}.{self._draw.choice(names)}"
+        path.touch()
+        return path
+
+    def _count_start_kill(self, point: Path | None) -> None:
+        if point is None or point.exists():
+            self._breach("the coordinator ended by itself while it started")
+            return
+        self.kills[COORDINATOR] += 1
+        self.named[point.name] += 1
+
+
+def children_of(pid: int, command: bytes) -> list[int]:
+    """Return the children of a process whose command line contains `command`."""
+    found: list[int] = []
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(child) for child in listing.read_text().split()]
+    return [child for child in found if command in _command(child)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _gone(pid: int) -> bool:
+    deadline_s = time.monotonic() + DEATH_WAIT_S
+    while time.monotonic() < deadline_s:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False

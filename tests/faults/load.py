@@ -1,0 +1,323 @@
+"""Load on a cluster that is being killed: threads that publish, change subscriptions and listen.
+
+None of them knows of the kills. What a thread cannot explain by the promises of `docs/protocol.md` (sending
+again) is a breach; what it is told goes to the model, whose `judge` compares it with the naive matcher.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from catalogue_model import Answer, CatalogueModel, owner_of, rows_of_owner
+
+from pubsub_cluster.client import Client
+from pubsub_cluster.client.changes import results_of
+from pubsub_cluster.client.matches import Matches
+from pubsub_cluster.client.notifications import Notification
+from pubsub_cluster.client.pending import Pending
+from pubsub_cluster.language.errors import (
+    DuplicateIdError,
+    PoisonBatchError,
+    PubSubError,
+    ReplyTimeoutError,
+    UnknownIdError,
+)
+from pubsub_cluster.language.protocol import Op
+
+PATIENCE_S = 120.0  # longer than any series of restarts takes: an answer that is later counts as lost
+LISTENED_OWNER = "owner0"
+IDS_PER_CHURNER = 300
+CHANGES_PER_REQUEST_MAX = 40
+IN_FLIGHT = 4
+ANSWERS_REMEMBERED = 20_000
+
+
+class _Sent(NamedTuple):
+    """A batch on its way; `life` is one that the coordinator had when it was sent, or an earlier one."""
+
+    pending: Pending
+    batch_id: str
+    events: npt.NDArray[np.int64]
+    kills_before: int
+    life: str
+
+
+@dataclass
+class Load:
+    """What the threads share.
+
+    Attributes
+    ----------
+    data_dir : Path
+    model : CatalogueModel
+    expressions : list of str
+    events : list of dict
+    pause_s : float
+        Of a publisher between batches, of a churner between requests: a machine has other work too.
+    counts : Counter
+    worker_kills : callable
+        How many workers were killed so far: a batch may be refused as poison only when two were meanwhile.
+    """
+
+    data_dir: Path
+    model: CatalogueModel
+    expressions: list[str]
+    events: list[dict[str, Any]]
+    worker_kills: Callable[[], int]
+    pause_s: float = 0.01
+    counts: Counter[str] = field(default_factory=Counter)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    _answers: deque[Answer] = field(default_factory=deque)
+    _told: deque[tuple[float, Notification]] = field(default_factory=deque)
+    _owner_rows: dict[tuple[str, str], tuple[Answer, dict[int, set[str]]]] = field(default_factory=dict)
+    _heard: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, publishers: int, churners: int, seed: int) -> None:
+        """Start the threads."""
+        jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [(self._listen, ())]
+        jobs += [(self._publish, (idx, random.Random(f"p{idx}-{seed}"))) for idx in range(publishers)]
+        jobs += [(self._churn, (idx, random.Random(f"c{idx}-{seed}"))) for idx in range(churners)]
+        for job, arguments in jobs:
+            thread = threading.Thread(target=self._guarded, args=(job, arguments), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End the load: what is under way is answered first."""
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S + 10.0)
+            if thread.is_alive():
+                self.model.breach("a client hangs beyond its time limit")
+
+    def judge(self) -> None:
+        """Judge the answers about which nothing more will be learnt."""
+        settled = self.model.settled_version()
+        for _ in range(len(self._answers)):
+            answer = self._answers.popleft()
+            if answer.version > settled:
+                self._answers.append(answer)
+                continue
+            self.model.judge(answer)
+            self.counts["answers judged"] += 1
+            self.counts["events judged"] += len(answer.events)
+        self._judge_notifications()
+
+    @property
+    def waiting(self) -> int:
+        """Answers that could not be judged yet."""
+        return len(self._answers)
+
+    def _guarded(self, job: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        try:
+            job(*arguments)
+        except Exception as error:
+            self.model.breach(f"{job.__name__.strip('_')} ended: {type(error).__name__}: {error}")
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count under the lock: several threads count the same things."""
+        with self._lock:
+            self.counts[what] += number
+
+    # ---- publishers ----------------------------------------------------------------------------
+
+    def _publish(self, number: int, draw: random.Random) -> None:
+        publisher = f"publisher{number}"
+        sent = 0
+        with Client(self.data_dir, timeout_s=PATIENCE_S, publisher=publisher) as client:
+            _wait_for_cluster(client)
+            under_way: deque[_Sent] = deque()
+            while not self.stopping.is_set():
+                size = draw.choice((1, 3, 10, 40, 300))
+                events = np.array([draw.randrange(len(self.events)) for _ in range(size)], np.int64)
+                batch_id = f"{number}-{sent}"
+                sent += 1
+                pending = client.publish_soon(
+                    [self.events[idx] for idx in events.tolist()], ids=True, batch_id=batch_id
+                )
+                life = client.hello()["life"]
+                under_way.append(_Sent(pending, batch_id, events, self.worker_kills(), life))
+                if len(under_way) >= IN_FLIGHT:
+                    self._take(client, under_way.popleft(), draw.random() < 0.05)
+                client.receive(self.pause_s * draw.random() * 2)
+            while under_way:
+                self._take(client, under_way.popleft(), False)
+
+    def _take(self, client: Client, sent: _Sent, again: bool) -> None:
+        try:
+            matches = sent.pending.result()
+        except PoisonBatchError:
+            if self.worker_kills() - sent.kills_before < 2:
+                self.model.breach(f"batch {sent.batch_id} is poison although no two workers died meanwhile")
+            self.count("batches refused after two deaths")
+            return
+        except PubSubError as error:
+            self.model.breach(f"batch {sent.batch_id} of {client.publisher} was not answered: {error}")
+            return
+        answer = self._answered(client, sent, matches, sent.pending._request.crossed_lives or again)
+        self.count("batches sent to two lives", sent.pending._request.crossed_lives)
+        with self._lock:
+            self._owner_rows[client.publisher, sent.batch_id] = answer, rows_of_owner(answer, LISTENED_OWNER)
+            if len(self._owner_rows) > ANSWERS_REMEMBERED:
+                del self._owner_rows[next(iter(self._owner_rows))]
+        if again:
+            self._publish_again(client, sent, answer)
+
+    def _answered(self, client: Client, sent: _Sent, matches: Matches, crossed_lives: bool) -> Answer:
+        if matches.refused:
+            self.model.breach(f"batch {sent.batch_id}: events refused: {matches.refused}")
+        self.model.saw(matches.version)
+        assert matches.offsets is not None and matches.handles is not None and matches.ids is not None
+        answer = Answer(
+            client.publisher,
+            sent.batch_id,
+            sent.events,
+            matches.version,
+            matches.offsets,
+            matches.handles,
+            matches.ids,
+            crossed_lives,
+        )
+        self._answers.append(answer)
+        self.count("batches answered")
+        return answer
+
+    def _publish_again(self, client: Client, sent: _Sent, answer: Answer) -> None:
+        """Within one life the same batch id gives the same answer; after a restart it is matched afresh."""
+        events = [self.events[idx] for idx in sent.events.tolist()]
+        try:
+            matches = client.publish(events, ids=True, batch_id=sent.batch_id)
+        except PoisonBatchError:
+            self.count("batches refused after two deaths")
+            return
+        self.count("batches published again")
+        second = self._answered(client, sent, matches, True)
+        if second.version == answer.version and np.array_equal(second.handles, answer.handles):
+            return
+        with Client(self.data_dir, timeout_s=PATIENCE_S) as fresh:
+            _wait_for_cluster(fresh)
+            if fresh.hello()["life"] == sent.life:
+                self.model.breach(f"batch {sent.batch_id} was published again and answered differently")
+
+    # ---- churners ------------------------------------------------------------------------------
+
+    def _churn(self, number: int, draw: random.Random) -> None:
+        live: dict[str, int] = {}
+        ids = [f"s{number}.{idx}" for idx in range(IDS_PER_CHURNER)]
+        with Client(self.data_dir, timeout_s=PATIENCE_S) as client:
+            _wait_for_cluster(client)
+            self._change(client, Op.SUBSCRIBE, draw.sample(ids, IDS_PER_CHURNER // 2), live, draw)
+            while not self.stopping.is_set():
+                dead = [name for name in ids if name not in live]
+                op = draw.choice((Op.SUBSCRIBE, Op.UPDATE, Op.UNSUBSCRIBE))
+                among = dead if op is Op.SUBSCRIBE else sorted(live)
+                size = min(len(among), draw.choice((1, 1, 5, CHANGES_PER_REQUEST_MAX)))
+                if size:
+                    self._change(client, op, draw.sample(among, size), live, draw)
+                if draw.random() < 0.05:
+                    client.tune_now()  # so that generations are built and swapped all the time
+                client.receive(self.pause_s * draw.random() * 2)
+
+    def _change(
+        self, client: Client, op: Op, names: list[str], live: dict[str, int], draw: random.Random
+    ) -> None:
+        new = [None if op is Op.UNSUBSCRIBE else draw.randrange(len(self.expressions)) for _ in names]
+        changes = [self.model.begin(name, one) for name, one in zip(names, new, strict=True)]
+        body: dict[str, Any] = {"ids": names}
+        if op is not Op.UNSUBSCRIBE:
+            items = [
+                {"id": name, "expr": self.expressions[one]}
+                for name, one in zip(names, new, strict=True)
+                if one is not None
+            ]
+            if op is Op.SUBSCRIBE:
+                items = [{**item, "owner": owner_of(str(item["id"]))} for item in items]
+            body = {"items": items}
+        session = client._session
+        try:
+            request = session.send(op, body)
+            reply = session.wait(request)
+        except ReplyTimeoutError as error:
+            self.model.breach(f"{len(names)} changes had no answer in {PATIENCE_S} s: {error}")
+            raise
+        version = int(reply.header["version"])
+        self.count("changes sent to two lives", len(names) * request.crossed_lives)
+        for name, one, change, result in zip(names, new, changes, results_of(reply, len(names)), strict=True):
+            if isinstance(result, PubSubError) and not _done_before(op, result, request.crossed_lives):
+                self.model.breach(f"{op} of {name} was refused: {result}")
+                self.model.refused(name, change)
+                continue
+            self.model.acknowledged(change, version)
+            self.count("changes acknowledged")
+            if one is None:
+                live.pop(name)
+                continue
+            live[name] = one
+            if op is Op.SUBSCRIBE and not isinstance(result, PubSubError):
+                self.model.handle_given(name, int(result["handle"]))
+
+    # ---- the listener --------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        with Client(self.data_dir, timeout_s=PATIENCE_S) as client:
+            _wait_for_cluster(client)
+            while not self.stopping.is_set():
+                for told in client.listen(LISTENED_OWNER, timeout_s=1.0):
+                    self._told.append((time.monotonic(), told))
+                    self.count("notifications")
+                    if self.stopping.is_set():
+                        break
+
+    def _judge_notifications(self) -> None:
+        """A notification says what the answer says; only what two lives have matched is repeated."""
+        for _ in range(len(self._told)):
+            at_s, told = self._told.popleft()
+            with self._lock:
+                known = self._owner_rows.get((told.publisher, told.batch_id))
+            if known is not None:
+                self._judge_notification(told, *known)
+            elif time.monotonic() - at_s < PATIENCE_S:
+                self._told.append((at_s, told))  # its batch is not answered yet
+
+    def _judge_notification(self, told: Notification, answer: Answer, rows: dict[int, set[str]]) -> None:
+        self.counts["notifications judged"] += 1
+        for name in told.ids:
+            key = (told.publisher, told.batch_id, told.event_index, name)
+            self._heard[key] += 1
+            is_repeat = self._heard[key] > 1
+            self.counts["notifications repeated"] += is_repeat
+            in_answer = name in rows.get(told.event_index, ())
+            if answer.crossed_lives:
+                if not in_answer and not self.model.may_match(name, int(answer.events[told.event_index])):
+                    self.model.breach(f"notification {key} can never have been right")
+            elif is_repeat or not in_answer:
+                self.model.breach(f"notification {key} is {'a repeat' if is_repeat else 'wrong'}")
+
+
+def _done_before(op: Op, error: PubSubError, crossed_lives: bool) -> bool:
+    """Say whether a refusal only tells that the first of two sendings was carried out (docs/protocol.md)."""
+    told = {Op.SUBSCRIBE: DuplicateIdError, Op.UNSUBSCRIBE: UnknownIdError}.get(op)
+    return crossed_lives and told is not None and isinstance(error, told)
+
+
+def _wait_for_cluster(client: Client) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            client.hello()
+            return
+        except ReplyTimeoutError:  # no socket file yet, or again: a coordinator is being started
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
