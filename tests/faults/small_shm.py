@@ -1,0 +1,91 @@
+"""A cluster with too little shared memory; run by test_environment.py in a mount namespace of its own.
+
+Prints a word for each thing that went as it must.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from pubsub_cluster import Client, Cluster
+from pubsub_cluster.language.errors import PubSubError, StartError
+from pubsub_cluster.language.limits import Limits
+
+SHM = Path("/dev/shm")
+
+
+def fill(name: str, leave_bytes: int) -> Path:
+    """Take all of the shared memory but so much."""
+    path = SHM / name
+    found = os.statvfs(SHM)
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(4_096, found.f_bavail * found.f_frsize - leave_bytes))
+    return path
+
+
+def subscribe(client: Client, first: int, count: int) -> list[bool]:
+    """Subscribe to x = i for some i; return which were refused."""
+    items = [{"id": f"n{i}", "expr": f'x = {i} AND item != "{i:0200}"'} for i in range(first, first + count)]
+    return [isinstance(found, PubSubError) for found in client.subscribe_many(items)]
+
+
+def matched(client: Client, count: int) -> set[int]:
+    """Return the numbers of the subscriptions that match."""
+    found = client.publish([{"x": i, "item": "tea"} for i in range(count)], ids=True)
+    return {int(name[1:]) for name in found.ids or []}
+
+
+def main() -> None:
+    """Go through it."""
+    data_dir = Path(sys.argv[1]) / "data"
+    cluster = Cluster(data_dir, limits=Limits(batch_size_bytes_max=1 << 20), result_slot_bytes=1 << 16)
+    with cluster, cluster.client(timeout_s=60.0) as client:
+        assert not any(subscribe(client, 0, 100))
+        client.tune_now()
+        _until(lambda: client.status()["generation"] > 0)
+        print("started")
+        filler = fill("filler", 256 << 10)
+        refused = subscribe(client, 100, 8_000)
+        assert any(refused)
+        good = {100 + i for i, r in enumerate(refused) if not r} | set(range(100))
+        print("refused")
+        assert matched(client, 8_100) == good
+        print("matched")
+        leftover = fill("leftover", 0)
+        generation = client.status()["generation"]
+        client.tune_now()
+        _until(lambda: "error" in (client.tune_show()["history"] or [{}])[-1])
+        assert client.status()["generation"] == generation
+        assert matched(client, 8_100) == good
+        print("unbuilt")
+        filler.unlink()
+        leftover.unlink()
+        assert not any(subscribe(client, 9_000, 100))
+        good |= set(range(9_000, 9_100))
+        _until(lambda: client.status()["generation"] > generation)
+        assert matched(client, 9_100) == good
+        print("recovered")
+        cluster.kill()
+        filler = fill("filler", 1 << 20)
+        with suppress(StartError):
+            cluster.start()
+            raise AssertionError("a cluster started without shared memory")
+        filler.unlink()
+        cluster.start()
+        assert matched(client, 9_100) == good
+        print("restarted")
+
+
+def _until(condition: object, timeout_s: float = 120.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline_s, "not in time"
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
