@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pubsub_cluster.benchmarks import figures, rivals
+from pubsub_cluster.benchmarks import drift, figures, rivals
 from pubsub_cluster.benchmarks.cluster_level import atom
 from pubsub_cluster.benchmarks.engines import predicates
 from pubsub_cluster.benchmarks.engines.predicates import Unfit
@@ -19,6 +20,7 @@ from pubsub_cluster.benchmarks.measure import WrongAnswer, interleaved
 from pubsub_cluster.benchmarks.runner import Settings, run_workload
 from pubsub_cluster.benchmarks.suite import ITEMS, TARGETS, figures_of
 from pubsub_cluster.benchmarks.workloads import WORKLOADS, draw
+from pubsub_cluster.benchmarks.workloads.drift import DRIFTS
 from pubsub_cluster.benchmarks.workloads.rules import MISSING, Events, Rules, expected_counts
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.language.json_form import expression_from_json
@@ -149,6 +151,27 @@ def test_the_list_names_all_workloads() -> None:
     found = json.loads(CliRunner().invoke(cli, ["bench", "--list", "--json"]).output)
     assert [entry["name"] for entry in found] == list(WORKLOADS)
     assert CliRunner().invoke(cli, ["bench", "W9"]).exit_code == 2
+
+
+def test_a_drift_is_lived_through_and_summed_up() -> None:
+    options = argparse.Namespace(hours=4, tick=1_200, events=60, passes=1)
+    found = {figure.figure: figure.value for figure in drift.run(DRIFTS["DRIFT-SCHEMA"](2_000, 1), options)}
+    assert {"dynamic / rebuilt, last window", "no change, last window / first"} <= set(found)
+    assert found["throughput, dynamic, hour 4"] > 0.0
+
+
+def test_a_drift_replaces_the_oldest_by_the_new_workload() -> None:
+    workload = DRIFTS["DRIFT-SCHEMA"](30_000, 1)
+    assert DRIFTS["DRIFT-SCHEMA"](2_880_000).inserted(16 * 3_600) == 16 * 3_600 * 48  # RR-23: 50 at 3 million
+    attribute, constant = workload.predicates(0, 30_000)
+    assert attribute.max() < 16 and len(np.unique(attribute[:, 0])) == 1
+    both, _ = workload.predicates(29_000, 32_000)  # 3,600 are inserted in the first two hours
+    assert both.max() < 16
+    new, _ = workload.predicates(33_600, 33_700)
+    assert new.min() >= 16 and (np.diff(new, axis=1) > 0).all()
+    skewed = DRIFTS["DRIFT-SKEW"](30_000, 1)
+    assert skewed.predicates(33_600, 34_600)[1][:, 0].max() == 2 and constant.max() == 35
+    assert skewed.events(500, True).value[:, 0].max() == 2 < skewed.events(500, False).value[:, 0].max()
 
 
 def test_targets_belong_to_runs_of_the_suite() -> None:
