@@ -55,7 +55,7 @@ class Recorder(Clustering):
 
 
 @given(steps, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_happens_everybody_is_in_one_cluster_and_metrics_are_a_plain_recomputation(
     steps: list, is_adaptive: bool
 ) -> None:
@@ -112,7 +112,7 @@ def _is_best(dynamic: DynamicClustering, number: int) -> bool:
 
 
 @given(st.lists(subscription, min_size=1, max_size=40), st.lists(chance, min_size=12, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_redistribution_leaves_nobody_in_an_excessive_cluster_who_would_be_better_off(
     subscriptions: list, nu: list
 ) -> None:

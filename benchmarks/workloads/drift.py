@@ -68,7 +68,7 @@ class Drift:
         return int(seconds * self.rate)
 
     def predicates(self, first: int, stop: int) -> tuple[I4, I4]:
-        """Return attributes (ascending) and constants of subscriptions [first, stop): int32[n, 5]."""
+        """Return attributes (fixed ones first) and constants of subscriptions [first, stop): int32[n, 5]."""
         free = self.drawn_from - self.fixed
         word = draw.words(self.seed, 1, first, stop - first, free)
         attribute = np.empty((stop - first, PREDICATES), np.int32)
