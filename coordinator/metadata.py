@@ -49,6 +49,12 @@ class MetadataTable:
         """Return a subscription's metadata, if it has any."""
         return self._data.get(subscription_id)
 
+    def forget(self, subscription_ids: list[str]) -> None:
+        """Forget what removed subscriptions said of themselves."""
+        if self._data:
+            for name in subscription_ids:
+                self._data.pop(name, None)
+
     def put(self, subscription_id: str, data: bytes | None) -> None:
         """Let the table follow a change; None: there is none any more."""
         if data is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.coordinator.items import new_row
 from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
@@ -51,7 +53,7 @@ class Registry:
         self._live = IdIndex(self._reader.id_bytes)
         self._metadata = MetadataTable()
         self.row_versions = RowVersions()
-        self._staging = Staging(schema, limits, self._row_of, self._live_row, self._ensure_room)
+        self._staging = Staging(schema, limits, self._rows_of, self._named, self._live_row, self._ensure_room)
 
     def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new subscription; return its change and the answer for its sender.
@@ -67,8 +69,9 @@ class Registry:
         """Stage the items of a request; for each there is what staging it alone returns or raises."""
         if op is Op.SUBSCRIBE:
             return self._staging.subscribe_many(items)
-        stage = self._staging.update if op is Op.UPDATE else self._staging.unsubscribe
-        return self._staging.each(stage, items)
+        if op is Op.UNSUBSCRIBE:
+            return self._staging.unsubscribe_many(items)
+        return self._staging.each(self._staging.update, items)
 
     def stage_update(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new expression (and window) for a live subscription; it keeps its handle."""
@@ -95,8 +98,17 @@ class Registry:
     def _ensure_room(self, room: CatalogueCounts) -> None:
         self.catalogue.ensure_room(room)
 
-    def _row_of(self, name: str) -> int:
-        return self._live.find(name)
+    def _rows_of(self, names: Sequence[str]) -> list[int]:
+        return self._live.find_many(names, self._reader.subscription_ids)
+
+    def _named(self, rows: Sequence[int]) -> tuple[list[int], list[str]]:
+        """Return handles and owners; anything where a row is negative."""
+        columns = self.catalogue.columns
+        of = np.maximum(np.array(rows, np.int64), 0)
+        handles: list[int] = columns.handle[of].tolist()
+        numbers = columns.owner[of].tolist()
+        known = {number: self._reader.owner_name(number) for number in set(numbers) if number >= 0}
+        return handles, [known.get(number, "") for number in numbers]
 
     def _live_row(self, row: int, name: str) -> Live:
         columns = self.catalogue.columns
@@ -117,9 +129,13 @@ class Registry:
             if added
             else 0
         )
-        for entry in staged:
-            next_row = self._apply_one(entry.change, next_row)
-            self.version = entry.change.version
+        if all([entry.change.operation == UNSUBSCRIBE for entry in staged]):
+            self._remove_many([entry.change for entry in staged])
+        else:
+            for entry in staged:
+                next_row = self._apply_one(entry.change, next_row)
+        if staged:
+            self.version = staged[-1].change.version
         self._staging.settle(staged)
         self.live_count = len(self._live)
 
@@ -137,6 +153,13 @@ class Registry:
             self._remove(before, change.version)
             self._live.move(change.subscription_id, next_row)
         return next_row + 1
+
+    def _remove_many(self, changes: list[Change]) -> None:
+        names = [change.subscription_id for change in changes]
+        rows = self._live.remove_many(names, self._reader.subscription_ids)
+        self.catalogue.remove_many(rows, [change.version for change in changes])
+        self._metadata.forget(names)
+        self.removed_count += len(rows)
 
     def _remove(self, row: int, version: int) -> None:
         self.catalogue.remove(row, version)

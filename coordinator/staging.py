@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import add, sub
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,22 +61,12 @@ class Live(NamedTuple):
     metadata: bytes | None = None
 
 
-@dataclass(slots=True)
-class Staged:
+class Staged(msgspec.Struct, gc=False):
     """A change that waits for the disk, and the most that it needs of the catalogue."""
 
     change: Change
     form: Form | None
     room: CatalogueCounts = NO_COUNTS
-
-
-class _Plain(NamedTuple):
-    """An item to subscribe whose expression and names are of the commonest kinds."""
-
-    item: ChangeItem
-    expression: bytes
-    form: Conjunction
-    owner: str
 
 
 class Staging:
@@ -87,8 +76,10 @@ class Staging:
     ----------
     schema : Schema
     limits : Limits
-    find_row : callable
-        Row of the subscription that batches see now under an id; -1 when there is none.
+    find_rows : callable
+        Rows of the subscriptions that batches see now under some ids; -1 where there is none.
+    named : callable
+        Handles and owners of the subscriptions of such rows.
     live_of : callable
         What is known of the subscription of a row and an id.
     ensure_room : callable
@@ -104,7 +95,8 @@ class Staging:
         self,
         schema: Schema,
         limits: Limits,
-        find_row: Callable[[str], int],
+        find_rows: Callable[[Sequence[str]], list[int]],
+        named: Callable[[Sequence[int]], tuple[list[int], list[str]]],
         live_of: Callable[[int, str], Live],
         ensure_room: Callable[[CatalogueCounts], None],
     ) -> None:
@@ -114,7 +106,8 @@ class Staging:
         self.next_handle = 1
         self._compiler = Compiler(schema, limits)
         self._conjunctions = Conjunctions(schema, limits)
-        self._find_row = find_row
+        self._find_rows = find_rows
+        self._named = named
         self._live_of = live_of
         self._ensure_room = ensure_room
         self._overlay: dict[str, Change] = {}  # by id: the last staged change
@@ -129,16 +122,22 @@ class Staging:
         list of (Change, dict) or Exception
             What `subscribe` returns or raises, item by item.
         """
-        plain = [self._plain(item) for item in items]
-        room = self._take_plain_room([one for one in plain if one is not None])
+        forms, expressions = self._plain(items)
+        plain = [number for number, form in enumerate(forms) if form is not None]
+        room = self._take_plain_room(
+            [(items[number], forms[number], expressions[number]) for number in plain]
+        )
         staged_count = len(self._staged)
+        rows = [-1] * len(items)
+        for number, row in zip(plain, self._find_rows([items[n].id for n in plain]), strict=True):
+            rows[number] = row
         results: list[tuple[Change, Answer] | Exception] = []
-        for item, one in zip(items, plain, strict=True):
+        for item, form, expression, row in zip(items, forms, expressions, rows, strict=True):
             try:
-                if one is None or room is None:
+                if form is None or room is None:
                     results.append(self.subscribe(item))
                 else:
-                    results.append(self._subscribe_plain(one))
+                    results.append(self._subscribe_plain(item, form, expression, row))
             except Exception as error:
                 results.append(error)
         if room is None:
@@ -150,10 +149,27 @@ class Staging:
             self._staged_room = CatalogueCounts(*map(sub, self._staged_room, room))
         return results
 
+    def unsubscribe_many(self, ids: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
+        """Stage removals, each as `unsubscribe` does."""
+        texts = [name if type(name) is str else "" for name in ids]
+        rows = self._find_rows(texts)
+        results: list[tuple[Change, Answer] | Exception] = []
+        for name, row, handle, owner in zip(ids, rows, *self._named(rows), strict=True):
+            if row < 0 or name in self._overlay:
+                try:
+                    results.append(self.unsubscribe(name))
+                except Exception as error:
+                    results.append(error)
+                continue
+            change = Change(self.next_version, UNSUBSCRIBE, handle, name, owner, None, None, None)
+            self._stage(change, None)
+            results.append((change, {"ok": True, "id": name, "handle": handle}))
+        return results
+
     def each(
         self, stage: Callable[[Any], tuple[Change, Answer]], items: Sequence[Any]
     ) -> list[tuple[Change, Answer] | Exception]:
-        """Do the same for `update` or `unsubscribe`."""
+        """Do the same for any of the ways to stage one item."""
         results: list[tuple[Change, Answer] | Exception] = []
         for item in items:
             try:
@@ -162,35 +178,39 @@ class Staging:
                 results.append(error)
         return results
 
-    def _plain(self, item: Any) -> _Plain | None:
-        if type(item) is not ChangeItem:
-            return None
-        name, owner = item.id, item.owner
-        if type(name) is not str or not name.isascii() or len(name) > self.limits.name_size_bytes_max:
-            return None
-        if owner is msgspec.UNSET:
-            owner = DEFAULT_OWNER
-        elif type(owner) is not str or not owner.isascii():
-            return None
-        expression = bytes(item.expr)
-        form = self._conjunctions.read(expression)
-        return None if form is None else _Plain(item, expression, form, owner)
+    def _plain(self, items: Sequence[Any]) -> tuple[list[Conjunction | None], list[bytes]]:
+        """Return form and expression of the items that are of the commonest kind; None for the others."""
+        read, size_bytes_max = self._conjunctions.read, self.limits.name_size_bytes_max
+        forms: list[Conjunction | None] = []
+        expressions = []
+        for item in items:
+            form, expression = None, b""
+            if type(item) is ChangeItem:
+                name, owner = item.id, item.owner
+                usual = type(name) is str and name.isascii() and len(name) <= size_bytes_max
+                if usual and (owner is msgspec.UNSET or (type(owner) is str and owner.isascii())):
+                    expression = bytes(item.expr)
+                    form = read(expression)
+            forms.append(form)
+            expressions.append(expression)
+        return forms, expressions
 
-    def _take_plain_room(self, plain: list[_Plain]) -> CatalogueCounts | None:
+    def _take_plain_room(self, plain: list[tuple[ChangeItem, Any, bytes]]) -> CatalogueCounts | None:
         """Reserve room for all these items; None when there is none for all, though there may be for each."""
-        predicates = sum([len(one.form.numbers) for one in plain])
-        size_bytes = sum([len(one.expression) for one in plain])
+        predicates = sum([len(form.numbers) for _, form, _ in plain])
+        size_bytes = sum([len(expression) for _, _, expression in plain])
+        owners = [item.owner for item, _, _ in plain if item.owner is not msgspec.UNSET]
         room = CatalogueCounts(
             len(plain),
             len(plain),
-            sum([len(one.item.id) for one in plain]),
+            sum([len(item.id) for item, _, _ in plain]),
             len(plain),
             predicates,
             predicates,
-            2 * predicates + sum([one.expression.count(b",") for one in plain]),
-            2 * size_bytes + sum([len(one.owner) for one in plain]),
+            2 * predicates + sum([expression.count(b",") for _, _, expression in plain]),
+            2 * size_bytes + len(DEFAULT_OWNER) + sum(map(len, owners)),
             2 * predicates,
-            len(plain),
+            len(owners) + 1,
         )
         all_rooms = CatalogueCounts(*map(add, self._staged_room, room))
         try:
@@ -200,14 +220,15 @@ class Staging:
         self._staged_room = all_rooms
         return room
 
-    def _subscribe_plain(self, plain: _Plain) -> tuple[Change, Answer]:
-        """Do what `subscribe` does for an item of the commonest kind."""
-        item, expression, form, owner = plain
-        name = item.id
-        if not name or name in self._overlay or self._find_row(name) >= 0:
+    def _subscribe_plain(
+        self, item: ChangeItem, form: Conjunction, expression: bytes, row: int
+    ) -> tuple[Change, Answer]:
+        """Do what `subscribe` does for an item of the commonest kind; `row` has its id now."""
+        name, owner = item.id, DEFAULT_OWNER
+        if row >= 0 or name in self._overlay or not name:
             self._new_id(name, 0)  # says what is wrong, or that the last change under this id was a removal
-        if owner != DEFAULT_OWNER:
-            check_name(owner, what="owner", limits=self.limits)
+        if item.owner is not msgspec.UNSET:
+            owner = check_name(item.owner, what="owner", limits=self.limits)
         valid_from = valid_until = metadata = None
         if item.valid_from is not msgspec.UNSET or item.valid_until is not msgspec.UNSET:
             valid_from, valid_until = window_given(or_none(item.valid_from), or_none(item.valid_until))
@@ -307,7 +328,7 @@ class Staging:
             if change.operation == UNSUBSCRIBE:
                 return None
             return Live(change.handle, change.owner, change.valid_from, change.valid_until, change.metadata)
-        row = self._find_row(name)
+        (row,) = self._find_rows([name])
         return None if row < 0 else self._live_of(row, name)
 
     def _form(self, body: dict[str, Any]) -> tuple[Form, bytes]:

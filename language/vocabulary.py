@@ -14,7 +14,7 @@ tag, predicates that can never hold, all that is wrong) is left to `pubsub_clust
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -69,7 +69,7 @@ class Vocabulary:
         self._numberer = None
 
 
-class Conjunction(NamedTuple):
+class Conjunction(msgspec.Struct, frozen=True, gc=False):
     """A normal form of one clause whose literals are all positive, by numbers of a vocabulary.
 
     Attributes

@@ -126,7 +126,8 @@ class Draft:
         windows = [
             idx for idx in range(len(rows)) if valid_from[idx] is not None or valid_until[idx] is not None
         ]
-        owner_idx = [self._number_of_owner(name) for name in owners]
+        number_of = {name: self._number_of_owner(name) for name in dict.fromkeys(owners)}
+        owner_idx = [number_of[name] for name in owners]
         id_bytes = [text.encode() for text in ids]
         numbered = _Numbered(
             handles,
@@ -222,11 +223,20 @@ class Draft:
         literal_counts: list[int] = []
         literals: list[int] = []
         program_rows: list[int] = []
+        vocabulary: Vocabulary | None = None
+        known: list[int] = []
         for form in forms:
             if isinstance(form, Conjunction):
+                numbers = form.numbers
+                if form.vocabulary is not vocabulary:
+                    vocabulary = form.vocabulary
+                    known = vocabulary.literals(self._literals)
+                mine = [known[number] for number in numbers]
+                if UNNUMBERED in mine:
+                    mine = self._number_conjunction(form, known)
                 clause_counts.append(1)
-                literal_counts.append(len(form.numbers))
-                literals += self._number_conjunction(form)
+                literal_counts.append(len(numbers))
+                literals += mine
                 continue
             predicates, clauses, codes = form
             positive = self._number_predicates(predicates)
@@ -242,18 +252,14 @@ class Draft:
                 literals.extend([positive[code >> 1] + (code & 1) for code in clause])
         return clause_counts, literal_counts, literals, program_rows
 
-    def _number_conjunction(self, form: Conjunction) -> list[int]:
-        """Return the positive literal of each predicate; those that the catalogue knows cost a look-up."""
-        known = form.vocabulary.literals(self._literals)
-        literals = [known[number] for number in form.numbers]
-        if UNNUMBERED in literals:
-            if form.vocabulary not in self._vocabularies:
-                self._vocabularies.append(form.vocabulary)
-            literals = self._number_predicates(
-                [form.vocabulary.predicates[number] for number in form.numbers]
-            )
-            for number, literal in zip(form.numbers, literals, strict=True):
-                known[number] = literal
+    def _number_conjunction(self, form: Conjunction, known: list[int]) -> list[int]:
+        """Return the positive literal of each predicate, and let `known` have them."""
+        vocabulary = form.vocabulary
+        if vocabulary not in self._vocabularies:
+            self._vocabularies.append(vocabulary)
+        literals = self._number_predicates([vocabulary.predicates[number] for number in form.numbers])
+        for number, literal in zip(form.numbers, literals, strict=True):
+            known[number] = literal
         return literals
 
     def _number_predicates(self, predicates: Sequence[Predicate]) -> list[int]:

@@ -10,8 +10,10 @@ Equal predicates, attributes and owners are stored once. An append that fails ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import add, gt
+
+import numpy as np
 
 from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
@@ -185,6 +187,18 @@ class CatalogueWriter:
         if not 0 <= row < self._counts.rows or version <= 0 or self.columns.removed_version[row]:
             raise ValueError(f"row {row} of {self._counts.rows} cannot be removed at version {version}")
         self.columns.removed_version[row] = version
+
+    def remove_many(self, rows: Sequence[int], versions: Sequence[int]) -> None:
+        """Do what `remove` does for different rows, each at its version."""
+        of = np.array(rows, np.int64)
+        is_wrong = (of < 0) | (of >= self._counts.rows) | (np.array(versions, np.int64) <= 0)
+        is_wrong |= self.columns.removed_version[np.where(is_wrong, 0, of)] != 0
+        if is_wrong.any():
+            first = int(np.argmax(is_wrong))
+            raise ValueError(
+                f"row {rows[first]} of {self._counts.rows} cannot be removed at version {versions[first]}"
+            )
+        self.columns.removed_version[of] = versions
 
     def close(self) -> None:
         """Let go of the segment."""

@@ -10,10 +10,12 @@ make ids that collide; a word with an equal tag is compared with the catalogue's
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+
+I4 = npt.NDArray[np.int32]
 
 SEGMENT_BITS = 10
 TAG_BITS = 31
@@ -55,6 +57,37 @@ class IdIndex:
         """Return the row of `text_id`; -1 when there is none."""
         return self._locate(text_id)[2]
 
+    def find_many(
+        self, text_ids: Sequence[str], texts_of: Callable[[I4], tuple[npt.NDArray[np.int64], bytes]]
+    ) -> list[int]:
+        """Return what `find` gives for each of these ids.
+
+        Parameters
+        ----------
+        text_ids : sequence of str
+        texts_of : callable
+            Gives the offsets and the UTF-8 of many rows' text ids (`CatalogueReader.subscription_ids`).
+        """
+        segments = self._segments
+        rows = []
+        for text_id in text_ids:
+            hashed = hash(text_id)
+            tag = hashed >> SEGMENT_BITS & _TAG_MASK
+            segment = segments[hashed & _SEGMENT_MASK]
+            at = tag * (len(segment) - SLACK_WORDS) >> TAG_BITS
+            while (word := segment[at]) and word >> 32 != tag:
+                at += 1
+            rows.append((word & _ROW_MASK) - 1)
+        # A word of that tag is almost always the right one, so the texts are compared all at once.
+        found = [number for number, row in enumerate(rows) if row >= 0]
+        if found:
+            expected = [text_ids[number].encode() for number in found]
+            offsets, text = texts_of(np.array([rows[number] for number in found], np.int32))
+            sizes = np.fromiter(map(len, expected), np.int64, len(expected))
+            if text != b"".join(expected) or not np.array_equal(np.diff(offsets), sizes):
+                return [self.find(text_id) for text_id in text_ids]
+        return rows
+
     def add(self, text_id: str, row: int) -> None:
         """Enter an id that is not there yet."""
         hashed = hash(text_id)
@@ -85,6 +118,10 @@ class IdIndex:
     def remove(self, text_id: str) -> int:
         """Take an id that is there out; return its row."""
         number, at, row = self._locate(text_id)
+        self._take_out(number, at)
+        return row
+
+    def _take_out(self, number: int, at: int) -> None:
         segment = self._segments[number]
         homes = len(segment) - SLACK_WORDS
         free = at
@@ -96,7 +133,27 @@ class IdIndex:
         segment[free] = 0
         self._counts[number] -= 1
         self._count -= 1
-        return row
+
+    def remove_many(
+        self, text_ids: Sequence[str], texts_of: Callable[[I4], tuple[npt.NDArray[np.int64], bytes]]
+    ) -> list[int]:
+        """Take different ids that are there out, as `remove` does; return their rows.
+
+        Parameters are those of `find_many`.
+        """
+        rows = self.find_many(text_ids, texts_of)
+        for text_id, row in zip(text_ids, rows, strict=True):
+            hashed = hash(text_id)
+            number = hashed & _SEGMENT_MASK
+            segment = self._segments[number]
+            homes = len(segment) - SLACK_WORDS
+            tag = hashed >> SEGMENT_BITS & _TAG_MASK
+            word = tag << 32 | row + 1
+            at = tag * homes >> TAG_BITS
+            while segment[at] != word:
+                at += 1
+            self._take_out(number, at)
+        return rows
 
     def _locate(self, text_id: str) -> tuple[int, int, int]:
         """Return segment, place and row of an id; row -1 when it is not there."""
