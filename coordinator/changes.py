@@ -29,7 +29,7 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.protocol import Op
 
-SLICE_ITEMS = 128  # about 10 ms of work: the longest that other clients wait for a bulk load
+SLICE_ITEMS = 256  # a few ms of work: the longest that other clients wait for a bulk load
 GROUPS_OUTSTANDING_MAX = 64
 REQUESTS_MAX = 1_024
 REQUESTS_PER_CONNECTION_MAX = 64
