@@ -23,7 +23,8 @@ PAGES = (
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
-FAULTS_COMMAND = "python tests/faults/run.py --kills 500,100,100 --record"
+FAULTS_COMMAND = "tests/faults/run.py --kills 500,100,100 --record"
+OVERLOAD_COMMAND = "tests/faults/overload.py --record"
 Line = dict[str, str]
 
 
@@ -56,11 +57,12 @@ def measured_on(lines: list[Line], name: str, command: str) -> str:
     commits = sorted({line["commit"] for line in lines})
     loads = [float(line["load"]) for line in lines]
     first = lines[0]
+    python = "python" if "/" in command else "python -m"  # some are scripts of the tests
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     return (
         f"Measured {days} at commit {', '.join(commits)} on {first['cpu']}, {first['cores']} cores, load "
         f"average {min(loads):.1f} to {max(loads):.1f}; Python {first['python']}, NumPy {first['numpy']}, "
-        f"Numba {first['numba']}. Source: `benchmarks/results/{name}.csv`, made by `python -m {command}`."
+        f"Numba {first['numba']}. Source: `benchmarks/results/{name}.csv`, made by `{python} {command}`."
     )
 
 
@@ -184,10 +186,7 @@ def faults() -> str:
         met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
         measured = shown(row["value"], row["unit"])
         lines.append(f"| {row['workload']} | {row['figure']} | {measured} | {row['target']} | {met} |")
-    text = measured_on(rows, "faults", "tests.faults.run").replace(
-        "python -m tests.faults.run", FAULTS_COMMAND
-    )
-    return "\n".join([*lines, "", text])
+    return "\n".join([*lines, "", measured_on(rows, "faults", FAULTS_COMMAND)])
 
 
 def overload() -> str:
@@ -197,7 +196,7 @@ def overload() -> str:
     for row in rows:
         met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
         lines.append(f"| {row['figure']} | {shown(row['value'], row['unit'])} | {row['target']} | {met} |")
-    return "\n".join([*lines, "", measured_on(rows, "overload", "pubsub_cluster.benchmarks.overload")])
+    return "\n".join([*lines, "", measured_on(rows, "overload", OVERLOAD_COMMAND)])
 
 
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
