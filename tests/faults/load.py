@@ -6,6 +6,7 @@ again) is a breach; what it is told goes to the model, whose `judge` compares it
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -33,7 +34,8 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.protocol import Op
 
-PATIENCE_S = 120.0  # longer than any series of restarts takes: an answer that is later counts as lost
+PATIENCE_S = float(os.environ.get("FAULT_PATIENCE_S", "120"))
+"""Longer than a series of restarts takes where nothing else runs: what is answered later counts as lost."""
 LISTENED_OWNER = "owner0"
 IDS_PER_CHURNER = 300
 CHANGES_PER_REQUEST_MAX = 40
