@@ -3,8 +3,8 @@
     python tests/faults/overload.py [--peers 24] [--seconds 20] [--record]
 
 Each peer publishes as fast as its socket takes it, small batches with many matches, and reads no answer. A
-client that behaves publishes beside them and waits for each answer. Prints a line; `--record` writes
-``benchmarks/results/overload.csv``.
+client that behaves publishes beside them and waits for each answer, behind theirs. Prints a line; `--record`
+writes ``benchmarks/results/overload.csv``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pubsub_cluster.language.protocol import Answer, Op, request_frames
 
 SUBSCRIPTIONS = 2_000
 EVENTS_PER_BATCH = 10
+PAUSE_S = 2.0
 GROWTH_SIZE_MB_MAX = (ALL_SIZE_BYTES_MAX >> 20) + 256
 """The bound over all unread answers, and what requests, groups and the reply window take beside it."""
 
@@ -59,35 +60,37 @@ def deaf_peers(endpoint: str, count: int) -> Iterator[list[Any]]:
 
 
 def run(peer_count: int, seconds: float) -> dict[str, float]:
-    """Overload a cluster for so long; return the figures by name."""
+    """Overload a cluster twice, for so long each time; return the figures by name."""
     with Cluster(replicas=1) as cluster, cluster.client(timeout_s=120.0) as client:
         client.subscribe_many([{"expr": f"x >= 0 AND y != {i}"} for i in range(SUBSCRIPTIONS)])
         client.publish([{"x": 1, "y": -1}])
         pid = int(client.status()["pid"])
-        before_mb = largest_mb = anonymous_mb(pid)
+        before_mb = anonymous_mb(pid)
+        largest_mb: list[float] = []
         latencies_s: list[float] = []
         sent = 0
-        with deaf_peers(cluster.started["endpoint"], peer_count) as peers:
-            until_s = time.monotonic() + seconds
-            while time.monotonic() < until_s:
-                sent += sum(_publish(peer, number, sent) for number, peer in enumerate(peers))
-                begin_s = time.monotonic()
-                client.publish([{"x": 1, "y": -1}])
-                latencies_s.append(time.monotonic() - begin_s)
-                largest_mb = max(largest_mb, anonymous_mb(pid))
-            counters = client.status()["counters"]
-        after_mb = anonymous_mb(pid)
-        client.publish([{"x": 1, "y": -1}])
+        for _ in range(2):
+            largest_mb.append(before_mb)
+            with deaf_peers(cluster.started["endpoint"], peer_count) as peers:
+                until_s = time.monotonic() + seconds
+                while time.monotonic() < until_s:
+                    sent += sum(_publish(peer, number, sent) for number, peer in enumerate(peers))
+                    begin_s = time.monotonic()
+                    client.publish([{"x": 1, "y": -1}])
+                    latencies_s.append(time.monotonic() - begin_s)
+                    largest_mb[-1] = max(largest_mb[-1], anonymous_mb(pid))
+            time.sleep(PAUSE_S)
+            client.publish([{"x": 1, "y": -1}])
+        counters, after_mb = client.status()["counters"], anonymous_mb(pid)
     return {
         "batches sent by peers that read nothing": sent,
         "batches answered to all": counters["batches_answered"],
         "coordinator before": before_mb,
-        "coordinator, largest": largest_mb,
-        "coordinator, largest growth": largest_mb - before_mb,
+        "coordinator, largest growth": largest_mb[0] - before_mb,
+        "coordinator, largest growth the second time": largest_mb[1] - before_mb,
         "coordinator after the peers left": after_mb,
         "answer to a client that behaves, median": 1e3 * statistics.median(latencies_s),
         "answer to a client that behaves, longest": 1e3 * max(latencies_s),
-        "answers to the client that behaves": len(latencies_s),
     }
 
 
@@ -116,7 +119,8 @@ def main() -> None:
     shown = ", ".join(f"{name} {value:,.0f}" for name, value in found.items())
     print(f"overload, {options.peers} peers: {shown}")
     if options.record:
-        targets = {"coordinator, largest growth": f"<= {GROWTH_SIZE_MB_MAX}"}
+        growth = "coordinator, largest growth"
+        targets = dict.fromkeys((growth, f"{growth} the second time"), f"<= {GROWTH_SIZE_MB_MAX}")
         units = {"coordinator": "MB", "answer to": "ms"}
         record.write(
             "overload",
