@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.language.errors import PubSubError, StartError
 from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.shm.owner import sweep_dead
 
 SHM = Path("/dev/shm")
 MOST = 9_000
@@ -75,7 +77,11 @@ def main() -> None:
         _until(lambda: client.status()["generation"] > generation)
         assert matched(client, MOST + 100) == good
         print("recovered")
+        children = [pid for pid in _flat(cluster.pids().values()) if pid]
         cluster.kill()
+        # What it held is free once its children are gone too; a start would sweep it, and have room.
+        _until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+        sweep_dead()
         filler = fill("filler", 1 << 20)
         with suppress(StartError):
             cluster.start()
@@ -84,6 +90,10 @@ def main() -> None:
         cluster.start()
         assert matched(client, MOST + 100) == good
         print("restarted")
+
+
+def _flat(pids: Iterable[int | list[int | None] | None]) -> list[int | None]:
+    return [pid for found in pids for pid in (found if isinstance(found, list) else [found])]
 
 
 def _until(condition: object, timeout_s: float = 120.0) -> None:
