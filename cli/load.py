@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 import msgspec
+import orjson
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
 from pubsub_cluster.cli.instants import parse_instant
 from pubsub_cluster.cli.progress import Progress
 from pubsub_cluster.cli.render import counted
+from pubsub_cluster.language.change_items import ChangeItem
 from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, PubSubError, WindowError
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
 LINES_PER_CHUNK = 20_000
 ERRORS_SHOWN_MAX = 20
 ERRORS_KEPT_MAX = 10_000
-ITEM_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until", "metadata"})
+OPTIONAL_KEYS = ("id", "owner", "valid_from", "valid_until", "metadata")
+ITEM_KEYS = frozenset({"expr", *OPTIONAL_KEYS})
+
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_item = msgspec.json.Decoder(ChangeItem).decode
 
 
 @dataclass(slots=True)
@@ -61,6 +67,39 @@ def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
     line = line.strip()
     if not line:
         return None
+    item = _plain_item(line)
+    if item is None:
+        item = _any_item(line)
+    for name in ("valid_from", "valid_until"):
+        if isinstance(item.get(name), str):
+            item[name] = parse_instant(f"`{name}`", item[name])
+    if owner is not None:
+        item.setdefault("owner", owner)
+    return item
+
+
+def _plain_item(line: bytes) -> dict[str, Any] | None:
+    """Read a line of ASCII that is an expression in JSON form, or an object with one; None for all others.
+
+    The expression stays as it is: the cluster reads it.
+    """
+    if not line.isascii() or line[:1] != b"{":
+        return None
+    try:
+        if b'"expr"' not in line:
+            return {"expr": orjson.Fragment(bytes(_raw(line)))}
+        item = _item(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    found = {"expr": orjson.Fragment(bytes(item.expr))}
+    for name in OPTIONAL_KEYS:
+        value = getattr(item, name)
+        if value is not msgspec.UNSET:
+            found[name] = value
+    return found
+
+
+def _any_item(line: bytes) -> dict[str, Any]:
     if line[:1] not in (b"{", b'"', b"["):
         item: dict[str, Any] = {"expr": _text(line)}
     else:
@@ -74,11 +113,6 @@ def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
     unknown = sorted(item.keys() - ITEM_KEYS)
     if unknown:
         raise ExpressionError("the line has unknown members", seen=unknown, limit=sorted(ITEM_KEYS))
-    for name in ("valid_from", "valid_until"):
-        if isinstance(item.get(name), str):
-            item[name] = parse_instant(f"`{name}`", item[name])
-    if owner is not None:
-        item.setdefault("owner", owner)
     return item
 
 
@@ -117,16 +151,8 @@ def load_lines(
     for chunk in _chunks(lines):
         numbers: list[int] = []
         items: list[dict[str, Any]] = []
-        for number, line in chunk:
-            try:
-                item = read_item(line, owner)
-            except (ExpressionError, WindowError) as error:
-                tally.refuse(number, error)
-                continue
-            if item is not None:
-                numbers.append(number)
-                items.append(item)
-        results = list(client.subscribe_many(items)) if items else []
+        # Lines are read while those before them are on their way.
+        results = list(client.subscribe_many(_read(chunk, owner, tally, numbers, items)))
         if replace:
             tally.replaced_count += replace_existing(client, items, results)
         for number, result in zip(numbers, results, strict=True):
@@ -137,6 +163,26 @@ def load_lines(
         on_chunk(sum(len(line) for _, line in chunk), tally)
     tally.errors.sort(key=lambda entry: entry[0])
     return tally
+
+
+def _read(
+    chunk: list[tuple[int, bytes]],
+    owner: str | None,
+    tally: Tally,
+    numbers: list[int],
+    items: list[dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the items of a chunk's good lines, and keep them and the lines' numbers."""
+    for number, line in chunk:
+        try:
+            item = read_item(line, owner)
+        except (ExpressionError, WindowError) as error:
+            tally.refuse(number, error)
+            continue
+        if item is not None:
+            numbers.append(number)
+            items.append(item)
+            yield item
 
 
 def replace_existing(

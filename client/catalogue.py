@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -48,26 +49,38 @@ class Listed(NamedTuple):
 
 
 class _Parts:
-    """Items cut into JSON lists that fit into a request each; an item that cannot be sent gets its error."""
+    """Items cut into JSON lists that fit into a request each; an item that cannot be sent gets its error.
+
+    Attributes
+    ----------
+    items : list of mapping
+        Those that were taken so far.
+    results : list of dict, PubSubError or None
+        Of each of them; None while there is no answer.
+    refused_count : int
+        Items that could not be sent.
+    """
 
     def __init__(
         self,
-        items: list[Mapping[str, Any]],
+        items: Iterable[Mapping[str, Any]],
         fields: Fields,
         size_bytes_max: int,
         count_max: int,
-        results: list[dict[str, Any] | PubSubError | None],
     ) -> None:
-        self._items = items
+        self._coming = iter(items)
         self._fields = fields
         self._size_bytes_max = size_bytes_max
         self._count_max = count_max
-        self._results = results
+        self.items: list[Mapping[str, Any]] = []
+        self.results: list[dict[str, Any] | PubSubError | None] = []
         self.refused_count = 0
 
     def __iter__(self) -> Iterator[tuple[Sequence[int], bytes]]:
-        for first in range(0, len(self._items), self._count_max):
-            items = self._items[first : first + self._count_max]
+        while items := list(islice(self._coming, self._count_max)):
+            first = len(self.items)
+            self.items += items
+            self.results += [None] * len(items)
             data = encode_items(items, self._fields, self._size_bytes_max)
             if data is not None:
                 yield range(first, first + len(items)), data
@@ -84,7 +97,7 @@ class _Parts:
                 encoded.append(encode_item(item, self._fields, self._size_bytes_max))
                 places.append(item_idx)
             except PubSubError as error:
-                self._results[item_idx] = error
+                self.results[item_idx] = error
                 self.refused_count += 1
         for start, stop in parts_of(encoded, self._count_max, self._size_bytes_max):
             yield places[start:stop], _joined(encoded[start:stop])
@@ -138,24 +151,26 @@ class CatalogueCalls:
     def change(
         self,
         op: Op,
-        items: list[Mapping[str, Any]],
+        items: Iterable[Mapping[str, Any]],
         fields: Fields,
         on_progress: Callable[[int], None] | None,
     ) -> list[dict[str, Any] | PubSubError]:
-        """Subscribe or update; return the result of each item, in order."""
-        results: list[dict[str, Any] | PubSubError | None] = [None] * len(items)
-        parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max(), results)
+        """Subscribe or update; return the result of each item, in order.
+
+        Items are taken as they are sent.
+        """
+        parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max())
         answered = 0
         for places, request in self._send_parts(op, "items", parts):
             part = results_of(self._session.wait(request), len(places))
             for item_idx, result in zip(places, part, strict=True):
                 if isinstance(result, PubSubError):
-                    result = self._settled(result, items[item_idx], request)
-                results[item_idx] = result
+                    result = self._settled(result, parts.items[item_idx], request)
+                parts.results[item_idx] = result
             answered += len(places)
             if on_progress is not None:
                 on_progress(answered + parts.refused_count)
-        return [result for result in results if result is not None]
+        return [result for result in parts.results if result is not None]
 
     def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Unsubscribe; return an error or None for each id."""

@@ -137,7 +137,7 @@ class Client(Operator):
         ----------
         items : iterable of mapping
             Each ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ..., "metadata":
-            ...}``; only ``expr`` is required.
+            ...}``; only ``expr`` is required. They are taken as they are sent, some thousand at a time.
         on_progress : callable, optional
             Called with the number of items answered so far, about once per 2,000.
 
@@ -146,7 +146,7 @@ class Client(Operator):
         list of Subscription or PubSubError
             In the order of the items.
         """
-        named = [self._catalogue.named(item) for item in items]
+        named = map(self._catalogue.named, items)
         results = self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress)
         return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
@@ -173,7 +173,7 @@ class Client(Operator):
         self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
     ) -> list[Subscription | PubSubError]:
         """Replace many subscriptions; items as in `subscribe_many`, with ``id`` and without ``owner``."""
-        results = self._catalogue.change(Op.UPDATE, list(items), UPDATE_ITEM_FIELDS, on_progress)
+        results = self._catalogue.change(Op.UPDATE, items, UPDATE_ITEM_FIELDS, on_progress)
         return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
     def unsubscribe(self, id: str) -> None:
