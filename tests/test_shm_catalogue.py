@@ -309,6 +309,11 @@ def test_a_row_is_removed_once(make: Callable[[int], CatalogueWriter]) -> None:
     for wrong_row, version in ((1, 8), (2, 8), (-1, 8), (0, 0)):
         with pytest.raises(ValueError):
             writer.remove(wrong_row, version)
+        with pytest.raises(ValueError, match="cannot be removed"):
+            writer.remove_many([0, wrong_row], [9, version])
+    writer.append_many([row(3, exists("a")), row(4, exists("b"))])
+    writer.remove_many([3, 0], [8, 9])
+    assert reader.columns.removed_version[:4].tolist() == [9, 7, 0, 8]
 
 
 def test_readers_cannot_write(make: Callable[[int], CatalogueWriter]) -> None:

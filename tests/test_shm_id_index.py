@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -37,6 +39,22 @@ class IdIndexMachine(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         text_id = data.draw(st.sampled_from(sorted(self.expected)))
         assert self.index.remove(text_id) == self.expected.pop(text_id)
+
+    @precondition(lambda self: self.expected)
+    @rule(data=st.data())
+    def remove_many(self, data: st.DataObject) -> None:
+        text_ids = data.draw(st.lists(st.sampled_from(sorted(self.expected)), unique=True, max_size=5))
+        rows = self.index.remove_many(text_ids, self.texts_of)
+        assert rows == [self.expected.pop(text_id) for text_id in text_ids]
+
+    @rule(text_ids=st.lists(IDS, max_size=5))
+    def find_many(self, text_ids: list[str]) -> None:
+        found = self.index.find_many(text_ids, self.texts_of)
+        assert found == [self.expected.get(text_id, -1) for text_id in text_ids]
+
+    def texts_of(self, rows: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], bytes]:
+        texts = [self.ids[row] for row in rows]
+        return np.cumsum([0, *map(len, texts)]), b"".join(texts)
 
     @rule(text_id=IDS)
     def find(self, text_id: str) -> None:
