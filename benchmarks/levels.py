@@ -24,7 +24,8 @@ from pubsub_cluster.shm.catalogue_store import CAPACITY_PER_ROW
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.statistics import EventSample
-from pubsub_cluster.workers.engine import MatchEngine, Observation
+from pubsub_cluster.workers.engine import MatchEngine
+from pubsub_cluster.workers.layout_index import Observation
 
 SAMPLE_EVENTS = 2_048
 SAMPLE_BATCH = 128

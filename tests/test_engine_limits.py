@@ -10,8 +10,10 @@ from pubsub_cluster.language.errors import ClusterError, LimitError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.tuner.builder import build_layout
-from pubsub_cluster.workers.delta import BLOCK_EVENTS, PAIRS_MIN
-from pubsub_cluster.workers.engine import ROWS_MIN, MatchEngine
+from pubsub_cluster.workers.delta_bitmaps import BLOCK_EVENTS
+from pubsub_cluster.workers.engine import MatchEngine
+from pubsub_cluster.workers.layout_index import ROWS_MIN
+from pubsub_cluster.workers.pairs import PAIRS_MIN
 
 SUBSCRIPTIONS = [{"and": []}, {"not": {"attr": "a", "op": ">", "value": 3}}, {"attr": "a", "op": "exists"}]
 EVENT_COUNT = 2 * BLOCK_EVENTS + 1

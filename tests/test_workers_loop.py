@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.workers import messages as wire
-from pubsub_cluster.workers.engine import MatchResult, Observation
+from pubsub_cluster.workers.engine import MatchResult
+from pubsub_cluster.workers.layout_index import Observation
 from pubsub_cluster.workers.loop import WorkerLoop
 
 SETUP = wire.Setup(0, 1, "c", "s", "r", "n", 0, {}, {})

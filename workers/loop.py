@@ -36,6 +36,7 @@ from pubsub_cluster.workers.state import (
     WorkerMachine,
     WritePage,
 )
+from pubsub_cluster.workers.swap import SwapWork
 from pubsub_cluster.workers.visible import Visibility
 
 LOOKUPS_TOLD_MAX = 256
@@ -75,6 +76,7 @@ class WorkerLoop:
         self._socket.connect(endpoint)
         self._machine = WorkerMachine()
         self._answers: dict[int, Answer] = {}
+        self._swap = SwapWork()
         self._running = True
         self._observe_at_us = 0
 
@@ -84,12 +86,15 @@ class WorkerLoop:
         self._say(wire.Hello(self._worker_idx, os.getpid()))
         while self._running:
             try:
-                body = self._socket.recv()
-            except zmq.Again:  # nothing for so long
-                self._say(wire.Heartbeat())
-                continue
-            for action in self._machine.receive(wire.decode_to_worker(body)):
-                self._do(action)
+                body = self._socket.recv(zmq.NOBLOCK if self._swap.is_pending else 0)
+            except zmq.Again:  # nothing for so long, or for now
+                if not self._swap.is_pending:
+                    self._say(wire.Heartbeat())
+            else:
+                for action in self._machine.receive(wire.decode_to_worker(body)):
+                    self._do(action)
+            for attached in self._swap.work():
+                self._say(attached)
         self._context.destroy(linger=0)
         return 0
 
@@ -108,7 +113,8 @@ class WorkerLoop:
                 counts = CatalogueCounts(*message.base_counts)
                 self._engine.attach_layout(message.generation, layout, counts, mine)
                 lookups = self._engine.lookups(message.generation)[:LOOKUPS_TOLD_MAX]
-                self._say(wire.LayoutAttached(message.generation, lookups))
+                shard = self._setup.shard_idx, self._setup.shard_count
+                self._swap.add(wire.LayoutAttached(message.generation, lookups), self._engine, shard)
             case UnmapLayout(generation):
                 self._engine.drop_layout(generation)
                 give_back_memory()
@@ -144,6 +150,7 @@ class WorkerLoop:
             refused = batch.refused
             decoded_us = now_us()
             counts = CatalogueCounts(*task.counts)
+            self._swap.saw(counts, task.version)
             result = self._engine.match_batch(
                 batch,
                 task.generation,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.workers.engine import Observation
 from pubsub_cluster.workers.kernels._jit import kernel
 from pubsub_cluster.workers.kernels.observe import CANDIDATES, PLACES, PROBES
 from pubsub_cluster.workers.kernels.prefetch import prefetch
+from pubsub_cluster.workers.layout_index import Observation
 
 LINES_AHEAD = 256  # one event's lines are asked for together, at most so many
 

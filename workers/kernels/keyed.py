@@ -1,0 +1,289 @@
+"""Matching the keyed half of the delta: an event's keys, the lists behind them, the clauses in those.
+
+Two events are on their way: while the lists of one are checked, those of the next have been asked for. Most
+clauses of a list are out at the interval that stands in the entry; only the others are looked up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf, routine
+from pubsub_cluster.workers.kernels.check import label_passes
+from pubsub_cluster.workers.kernels.keyed_tables import (
+    ENTRY_WIDTH,
+    HUNG_PAIRS,
+    HUNG_SINGLE,
+    LIST_WIDTH,
+    ONE_LABEL,
+    find_key,
+    key_of,
+)
+from pubsub_cluster.workers.kernels.prefetch import prefetch
+from pubsub_cluster.workers.kernels.tables import PENDING_MAX, SEVERAL, Index
+
+LINE_ENTRIES = 4
+"""Entries of a list in one cache line, about."""
+AHEAD_LINES = 16
+
+
+@leaf
+def write_event(span: Any, entries: Any, base: Any, facts: Any) -> Any:
+    """Write the labels of the entries of `span`; `base` is the first item of the event's half.
+
+    Returns
+    -------
+    bool
+        Whether every attribute has one value.
+    """
+    entry_attribute, entry_label = entries
+    previous = np.int32(-1)
+    is_single = True
+    for entry in range(span[0], span[1]):
+        attribute = entry_attribute[Index(entry)]
+        label = entry_label[Index(entry)]
+        if attribute == previous:
+            if facts.label_of[Index(base + attribute)] != SEVERAL:
+                facts.several[Index(2 * (base + attribute))] = entry - 1
+            facts.several[Index(2 * (base + attribute) + 1)] = entry + 1
+            label = np.int32(SEVERAL)
+            is_single = False
+        facts.label_of[Index(base + attribute)] = label
+        previous = attribute
+    return is_single
+
+
+@leaf
+def clear_event(span: Any, entries: Any, base: Any, label_of: Any) -> None:
+    """Undo `write_event`."""
+    for entry in range(span[0], span[1]):
+        label_of[Index(base + entries[0][Index(entry)])] = 0
+
+
+@routine
+def literals_hold(clause: Any, tables: Any, base: Any, facts: Any, entry_label: Any) -> Any:
+    """Say whether all literals of a clause hold for the event in scratch, but for those of its key."""
+    test, set_start, set_label = tables.predicate_test, tables.set_start, tables.set_label
+    for place in range(tables.clause_start[clause], tables.clause_start[clause + 1]):
+        literal = tables.literal[place]
+        at = 4 * (literal >> 1)
+        attribute = base + test[at]
+        label = facts.label_of[attribute]
+        holds = False
+        if label != SEVERAL:
+            holds = label_passes(label, test, at, set_start, set_label)
+        else:
+            for entry in range(facts.several[2 * attribute], facts.several[2 * attribute + 1]):
+                holds |= label_passes(entry_label[entry], test, at, set_start, set_label)
+        if holds == ((literal & 1) == 1):
+            return False
+    return True
+
+
+@leaf
+def check_list(mine: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any:
+    """Tell the rows of a list whose clauses hold.
+
+    Parameters
+    ----------
+    mine : tuple of (int, int)
+        First entry, entries.
+    tables : KeyedTables
+    given : tuple
+        First item of the event's half, KeyedFacts, `entry_label`.
+    moment : tuple
+        Event, row to stop before, version, stamp, `removed_version`.
+    out : tuple
+        Event and row of the pairs, and how many there are.
+
+    Returns
+    -------
+    int
+        How many pairs there are; more than there is room for if not all could be told.
+    """
+    base, facts, entry_label = given
+    event, row_stop, version, stamp, removed_version = moment
+    out_event, out_row, count = out
+    entry = tables.entry
+    for at in range(ENTRY_WIDTH * mine[0], ENTRY_WIDTH * (mine[0] + mine[1]), ENTRY_WIDTH):
+        label = facts.label_of[Index(base + entry[Index(at)])]
+        if not ((entry[Index(at + 1)] <= label) & (label <= entry[Index(at + 2)])) and label != SEVERAL:
+            continue
+        clause = np.int64(entry[Index(at + 3)])
+        row = tables.clause_row[clause]
+        if row >= row_stop or 0 < removed_version[row] <= version:
+            continue
+        if not literals_hold(clause, tables, base, facts, entry_label):
+            continue
+        first = tables.clause_first[clause]
+        if first >= 0:
+            if tables.stamp[first] == stamp:
+                continue
+            tables.stamp[first] = stamp
+        if count < out_event.shape[0]:
+            out_event[count] = event
+            out_row[count] = row
+        count += 1
+    return count
+
+
+@leaf
+def find_list(first: Any, second: Any, tables: Any) -> Any:
+    """Return first entry and number of entries of the list of two label slots; 0, 0 for none."""
+    at = LIST_WIDTH * find_key(key_of(first, second), tables.key, tables.key_list)
+    start = np.int64(tables.key_list[Index(at)])
+    if start < 0:
+        return np.int64(0), np.int64(0)
+    return start, np.int64(tables.key_list[Index(at + 1)])
+
+
+@leaf
+def keep_list(mine: Any, pending: Any, found: Any, entry: Any) -> Any:
+    """Ask for a list and put it where it waits; return how many wait."""
+    if mine[1] > 0:
+        pending[Index(2 * found)] = mine[0]
+        pending[Index(2 * found + 1)] = mine[1]
+        found += 1
+        lines = min(AHEAD_LINES, mine[1] // LINE_ENTRIES + 1)
+        for line in range(lines):
+            prefetch(entry, ENTRY_WIDTH * (mine[0] + line * LINE_ENTRIES))
+    return found
+
+
+@leaf
+def find_lists(span: Any, entries: Any, access: Any, tables: Any, half: Any, room: Any) -> Any:
+    """Find the lists of an event with one value per attribute and few keys, and ask for them.
+
+    Parameters
+    ----------
+    span : tuple of (int, int)
+        Its entries.
+    entries : tuple
+        `entry_attribute`, `entry_label`.
+    access, tables : KeyedAccess, KeyedTables
+    half : tuple
+        First item of the event's half, KeyedFacts.
+    room : int
+        Where in `pending` its lists wait.
+
+    Returns
+    -------
+    int
+        End of those that wait.
+    """
+    base, facts = half
+    label_start = access.label_start
+    found = room
+    for entry in range(span[0], span[1]):
+        attribute = entries[0][Index(entry)]
+        state = access.hung[Index(attribute)]
+        if state == 0:
+            continue
+        slot = label_start[Index(attribute)] + entries[1][Index(entry)]
+        if state & HUNG_SINGLE:
+            mine = find_list(slot, np.int64(ONE_LABEL), tables)
+            found = keep_list(mine, facts.pending, found, tables.entry)
+        if state & HUNG_PAIRS:
+            for pair in range(access.pair_start[Index(attribute)], access.pair_start[Index(attribute + 1)]):
+                second = np.int64(access.pair_second[Index(pair)])
+                label = np.int64(facts.label_of[Index(base + second)])
+                if label > 0:
+                    mine = find_list(slot, label_start[Index(second)] + label, tables)
+                    found = keep_list(mine, facts.pending, found, tables.entry)
+    return found
+
+
+@routine
+def match_at_once(
+    span: Any, entries: Any, access: Any, tables: Any, given: Any, moment: Any, out: Any
+) -> Any:
+    """Find and check the lists of any event, one after the other; as `find_lists` and `check_list`."""
+    base, facts, entry_label = given
+    out_event, out_row, count = out
+    for entry in range(span[0], span[1]):
+        attribute = np.int64(entries[0][entry])
+        first = access.label_start[attribute] + entry_label[entry]
+        start, stop = access.pair_start[attribute] - 1, access.pair_start[attribute + 1]
+        for pair in range(start, stop):
+            second = np.int64(access.pair_second[pair]) if pair > start else np.int64(-1)
+            label = np.int64(facts.label_of[base + second]) if second >= 0 else np.int64(0)
+            options = np.int64(0), np.int64(1)
+            if label == SEVERAL:
+                options = facts.several[2 * (base + second)], facts.several[2 * (base + second) + 1]
+            elif label == 0 and second >= 0:
+                continue
+            for option in range(options[0], options[1]):
+                other = np.int64(ONE_LABEL)
+                if second >= 0:
+                    chosen = np.int64(entry_label[option]) if label == SEVERAL else label
+                    other = access.label_start[second] + chosen
+                mine = find_list(first, other, tables)
+                count = check_list(mine, tables, given, moment, (out_event, out_row, count))
+    return count
+
+
+@kernel
+def match_keyed(
+    tables: Any, access: Any, facts: Any, events: Any, bounds: Any, removed_version: Any, out: Any
+) -> Any:
+    """Match events against the clauses.
+
+    ===============  ======================================================================  ======
+    tables           KeyedTables; stamps are written                                         in/out
+    access           KeyedAccess                                                             in
+    facts            KeyedFacts                                                              in/out
+    events           (entry_start int64[n+1], entry_attribute int32[], entry_label int32[])  in
+    bounds           (first event, row to stop before, version, stamp of event 0, pairs      in
+                     so far): rows removed at this version or before are not told
+    removed_version  int64[]                                                                 in
+    out              (event int32[], row int32[])                                            out
+    ===============  ======================================================================  ======
+
+    Returns
+    -------
+    tuple of (status, event, count)
+        OK, or OVERFLOW and the event to go on from with other stamps; and the pairs so far.
+    """
+    first, row_stop, version, stamp, count = bounds
+    entry_start, entry_attribute, entry_label = events
+    out_event, out_row = out
+    entries = entry_attribute, entry_label
+    half = np.int64(facts.label_of.shape[0] >> 1)
+    event_count = np.int64(entry_start.shape[0] - 1)
+    keys_more = np.int64(access.pair_second.shape[0])
+    late, late_stop = np.int64(-1), np.int64(0)
+    for event in range(first, event_count + 1):
+        turn = np.int64(event & 1)
+        span = np.int64(0), np.int64(0)
+        is_plain, found = True, np.int64(0)
+        if event < event_count:
+            span = np.int64(entry_start[event]), np.int64(entry_start[event + 1])
+            is_plain = write_event(span, entries, turn * half, facts)
+            is_plain &= span[1] - span[0] + keys_more <= PENDING_MAX
+            if is_plain:
+                found = find_lists(span, entries, access, tables, (turn * half, facts), turn * PENDING_MAX)
+        kept = count
+        if late >= 0:
+            base = (1 - turn) * half
+            given = base, facts, entry_label
+            moment = late, row_stop, version, stamp + late, removed_version
+            for at in range((1 - turn) * PENDING_MAX, late_stop):
+                mine = np.int64(facts.pending[Index(2 * at)]), np.int64(facts.pending[Index(2 * at + 1)])
+                count = check_list(mine, tables, given, moment, (out_event, out_row, count))
+            clear_event((entry_start[late], entry_start[late + 1]), entries, base, facts.label_of)
+            if count > out_event.shape[0]:
+                clear_event(span, entries, turn * half, facts.label_of)
+                return OVERFLOW, late, kept
+        late, late_stop = np.int64(event), found
+        if not is_plain:
+            kept = count
+            given = turn * half, facts, entry_label
+            moment = np.int64(event), row_stop, version, stamp + event, removed_version
+            count = match_at_once(span, entries, access, tables, given, moment, (out_event, out_row, count))
+            clear_event(span, entries, turn * half, facts.label_of)
+            late = np.int64(-1)
+            if count > out_event.shape[0]:
+                return OVERFLOW, np.int64(event), kept
+    return OK, event_count, count

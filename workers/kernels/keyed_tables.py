@@ -1,0 +1,95 @@
+"""What the keyed half of the delta is made of: named tuples of arrays, and where things stand in them.
+
+A *key* is two label slots (`CodeSpaces.label_start`) in one number: the labels of one or two equalities of a
+clause, which an event must have for the clause to hold. Each key has a list of the clauses behind it, side by
+side in `entry`. Everything but the lists is appended; a list that is full moves to twice its room.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pubsub_cluster.shm import blob
+from pubsub_cluster.workers.kernels._jit import leaf
+from pubsub_cluster.workers.kernels.tables import Index
+
+PREDICATES, SETS, SET_LABELS, CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST, NEEDED, PRUNED, USED_SIZE = range(11)
+"""Places of `KeyedTables.used`: how much of each array is in use, the room of the longest list, clauses of a
+row that found no room, and the last version at which a row that was left out was removed."""
+
+ROW_CLAUSES_MAX = 16
+ROW_LITERALS_MAX = 64
+SET_LABELS_MAX = 64
+"""A row with more clauses or literals, or a larger set, is left to the bitmaps."""
+
+ENTRY_WIDTH = 4
+"""Of an entry: attribute, lo and hi of one interval that must hold, clause."""
+LIST_WIDTH = 4
+"""Of a list: first entry (-1: the place is free), entries, room, unused."""
+LIST_ROOM_FIRST = 4
+
+ONE_LABEL = 0xFFFF_FFFF
+"""Second slot of a key that is one equality."""
+NO_TEST = -1
+"""Attribute of a predicate that labels do not decide."""
+
+mix_key = leaf(blob.mix_key)
+
+
+class KeyedTables(NamedTuple):
+    """Clauses by key. Tests are as in `shm.code_space.LabelTests`."""
+
+    used: Any  # int64[USED_SIZE]
+    predicate_slot: Any  # int32[], a power of two: hash of catalogue predicates, -1: free
+    predicate_catalogue: Any  # int32[]
+    predicate_test: Any  # int32[4 * predicates]
+    set_start: Any  # int32[sets + 1]
+    set_label: Any  # int32[]
+    clause_row: Any  # int32[]: catalogue row
+    clause_first: Any  # int32[]: first clause of its row if that has several, else -1
+    clause_start: Any  # int32[clauses + 1]: its literals
+    stamp: Any  # int64[]: by first clause, the last event that was told the row
+    literal: Any  # int32[]: 2 * predicate + negated
+    key: Any  # int64[], a power of two: hash of keys
+    key_list: Any  # int32[LIST_WIDTH * keys]
+    entry: Any  # int32[ENTRY_WIDTH * entries]
+
+
+class KeyedAccess(NamedTuple):
+    """Which keys an event has: pairs of attributes that hang off the first of them, and single attributes."""
+
+    label_start: Any  # int64[A+1]
+    pair_start: Any  # int32[A+1]
+    pair_second: Any  # int32[pairs]
+    hung: Any  # uint8[A]: HUNG_*
+
+
+HUNG_PAIRS, HUNG_SINGLE = 1, 2
+"""Bits of `KeyedAccess.hung`: there are pairs, or keys of one label."""
+
+
+class KeyedFacts(NamedTuple):
+    """The labels of two events, one with an even number and one with an odd one, half the array each.
+
+    Between events all labels are 0, but for the last of each half, that of no attribute, which is SEVERAL.
+    """
+
+    label_of: Any  # int32[2 * (A + 1)]
+    several: Any  # int64[4 * (A + 1)]: first and last + 1 entry
+    pending: Any  # int32[2 * 2 * PENDING_MAX]: first entry and number of entries of lists to be checked
+
+
+@leaf
+def key_of(first: Any, second: Any) -> Any:
+    """Return the key of two label slots."""
+    return (first << 32) | second
+
+
+@leaf
+def find_key(key: Any, keys: Any, key_list: Any) -> Any:
+    """Return the place of a key, or the free place where it belongs."""
+    mask = keys.shape[0] - 1
+    at = mix_key(key) & mask
+    while key_list[Index(LIST_WIDTH * at)] >= 0 and keys[Index(at)] != key:
+        at = (at + 1) & mask
+    return at

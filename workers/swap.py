@@ -1,0 +1,57 @@
+"""What is to be done for a swap of generations, in slices between batches, so that none of them waits long.
+
+A new generation begins with a delta of everything that came while it was built. It is said to be attached
+when that delta is there, so that its first batch takes no longer than the others.
+"""
+
+from __future__ import annotations
+
+from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.workers import messages as wire
+from pubsub_cluster.workers.engine import MatchEngine
+
+SLICE_ROWS = 2_048
+
+
+class SwapWork:
+    """The generations that are mapped and not yet said to be attached."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[wire.LayoutAttached, MatchEngine, tuple[int, int]]] = []
+        self._newest: tuple[CatalogueCounts, int] | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._waiting)
+
+    def saw(self, counts: CatalogueCounts, version: int) -> None:
+        """Take note of what a batch is bound to: generations are made ready for batches like it."""
+        if self._newest is None or counts.rows >= self._newest[0].rows:
+            self._newest = counts, version
+
+    def add(self, attached: wire.LayoutAttached, engine: MatchEngine, shard: tuple[int, int]) -> None:
+        """Make a mapped generation ready, then say so.
+
+        Parameters
+        ----------
+        attached : LayoutAttached
+            What is to be said.
+        engine : MatchEngine
+            That has it.
+        shard : tuple of (int, int)
+            Shard and shard count.
+        """
+        self._waiting.append((attached, engine, shard))
+
+    def work(self) -> list[wire.LayoutAttached]:
+        """Do one slice; return what is to be said after it."""
+        if not self._waiting:
+            return []
+        attached, engine, shard = self._waiting[0]
+        if self._newest is not None:
+            counts, version = self._newest
+            if not engine.prepare(attached.generation, counts, *shard, version, SLICE_ROWS):
+                return []
+        del self._waiting[0]
+        return [attached]
