@@ -27,6 +27,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 
+from pubsub_cluster.language import predicate
 from pubsub_cluster.shm import blob, code_space
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +46,8 @@ OVERFLOW = int(Status.OVERFLOW)
 
 def _kernel_hash() -> str:
     digest = hashlib.sha256()
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(blob.__file__), Path(code_space.__file__)]:
+    others = [Path(str(module.__file__)) for module in (blob, code_space, predicate)]
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), *others]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     cpu = llvmlite.binding.get_host_cpu_name()
     modes = [
