@@ -200,6 +200,9 @@ def measure(workload: str, subscriptions: int, rate: int, seconds: float, seed: 
         with contextlib.closing(Changers(tasks)) as changers:
             found |= _at_full_speed(client, publisher, changers, seconds)
             rest(client)
+            with changers.at_work({}, only=0):
+                found |= _coordinator_time(cluster, client, seconds)
+            rest(client)
             changes: dict[str, Any] = {}
             with changers.at_work(changes):
                 took = publisher.on_schedule(found["quiet_per_second"] / 2 / BATCH, seconds)
@@ -219,6 +222,20 @@ def measure(workload: str, subscriptions: int, rate: int, seconds: float, seed: 
 def _counts(matches: Matches) -> I8:
     assert matches.counts is not None
     return matches.counts
+
+
+def _coordinator_time(cluster: Cluster, client: Client, seconds: float) -> dict[str, Any]:
+    """Return what a change takes of the coordinator while nothing else happens."""
+    pid: Any = cluster.pids()["coordinator"]
+    process = psutil.Process(pid)
+
+    def so_far() -> tuple[float, int]:
+        return sum(process.cpu_times()[:2]), client.status()["counters"]["changes_applied"]
+
+    begin_s, begin = so_far()
+    time.sleep(seconds)
+    end_s, end = so_far()
+    return {"us_per_change": (end_s - begin_s) / (end - begin) * 1e6}
 
 
 def _at_full_speed(
@@ -251,6 +268,7 @@ def figures_of(found: dict[str, Any], workload: str, subscriptions: int) -> list
         ("load from a file, durable and in a generation", found["ready_s"], "s"),
         ("insertions", found["inserted"], "/s"),
         ("removals", found["removed"], "/s"),
+        ("coordinator, time of an insertion or removal", found["us_per_change"], "us"),
         ("events, quiet", found["quiet_per_second"], "events/s"),
         ("events beside changes", found["busy_per_second"], "events/s"),
         ("events beside changes, share of quiet", found["share"], ""),

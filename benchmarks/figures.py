@@ -178,6 +178,20 @@ def drift() -> str:
     return "\n".join([*lines, "", measured_on(rows, "drift", "pubsub_cluster.benchmarks.drift")])
 
 
+def churn() -> str:
+    """Return the figures of a catalogue that changes while it matches."""
+    rows = read("churn")
+    lines = ["| workload | subscriptions | what | measured | target | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        spread = f" ({row['spread']})" if row["spread"] else ""
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        lines.append(
+            f"| {row['workload']} | {int(row['subscriptions']):,} | {row['figure']} | "
+            f"{shown(row['value'], row['unit'])}{spread} | {row['target']} | {met} |"
+        )
+    return "\n".join([*lines, "", measured_on(rows, "churn", "pubsub_cluster.benchmarks.churn")])
+
+
 def faults() -> str:
     """Return what the fault runs did and found."""
     rows = read("faults")
@@ -208,6 +222,7 @@ def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "churn": churn,
     "main-job": main_job,
     "engine-targets": engine_targets,
     "engine-rivals": engine_rivals,

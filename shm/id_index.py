@@ -23,6 +23,7 @@ WORDS_LEAST = 8
 SLACK_WORDS = 24  # behind the last home, so that probing never wraps; the last word is always free
 LOAD_MAX = 0.85
 GROWTH = 1.25
+MANY_IDS = 8  # of so many the texts are compared all at once
 _ROW_MASK = (1 << 32) - 1
 _SEGMENT_MASK = (1 << SEGMENT_BITS) - 1
 _TAG_MASK = (1 << TAG_BITS) - 1
@@ -68,6 +69,8 @@ class IdIndex:
         texts_of : callable
             Gives the offsets and the UTF-8 of many rows' text ids (`CatalogueReader.subscription_ids`).
         """
+        if len(text_ids) < MANY_IDS:
+            return [self.find(text_id) for text_id in text_ids]
         segments = self._segments
         rows = []
         for text_id in text_ids:

@@ -70,6 +70,7 @@ class IdIndexMachine(RuleBasedStateMachine):
 def test_the_index_is_a_dictionary(tag_mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(id_index, "_TAG_MASK", tag_mask)
     monkeypatch.setattr(id_index, "_SEGMENT_MASK", 1)
+    monkeypatch.setattr(id_index, "MANY_IDS", 2)
     run = IdIndexMachine.TestCase
     run.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
     run().runTest()
