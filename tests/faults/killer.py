@@ -17,17 +17,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from pubsub_cluster import Cluster
-from pubsub_cluster.language.errors import StartError
+from pubsub_cluster.language.errors import PubSubError, StartError
 from pubsub_cluster.shm.owner import list_segments
 
 WORKER, TUNER, COORDINATOR = "worker", "tuner", "coordinator"
 _MODULES = {WORKER: b"workers.process", TUNER: b"tuner.process"}
 POINTS = {
     WORKER: (
-        "worker.configure worker.message worker.send page.write layout.attach",
-        "worker.message worker.send page.write",
+        "worker.message worker.send page.write layout.attach",
+        "worker.configure worker.message worker.send layout.attach",
     ),
-    TUNER: ("tuner.sample tuner.fold tuner.send layout.write", "tuner.send"),
+    TUNER: ("tuner.sample tuner.fold tuner.send layout.write", "tuner.send tuner.fold layout.write"),
     COORDINATOR: (
         "store.insert store.write store.report catalogue.apply catalogue.append catalogue.remove slab.write "
         "child.send child.message client.send client.message page.read segment.unlink",
@@ -36,6 +36,7 @@ POINTS = {
 }
 """By kind: the names of instants while it serves, and (second) those of a start."""
 POINT_WAIT_S = 4.0
+NUDGE_AFTER_S = 0.3  # without a death by then the tuner is asked for a generation: many instants need one
 DEATH_WAIT_S = 5.0
 STARTS_MAX = 20
 
@@ -66,14 +67,19 @@ class Killer:
 
     def kill(self, kind: str) -> bool:
         """Kill a process of this kind, at a named instant or now; return whether one was killed."""
-        if self._draw.random() < 0.5:
-            when, names = self._draw.choice(("before", "after")), POINTS[kind][0].split()
-            done = self._at_point(f"{when}.{self._draw.choice(names)}", kind)
+        chance = self._draw.random()
+        if chance < 0.5:
+            done = self._at_point(self._point(POINTS[kind][0]), kind)
         else:
             done = self._now(kind)
+            if done and chance < 0.6 and kind != COORDINATOR:  # and its successor while it starts
+                self._at_point(self._point(POINTS[kind][1]), kind)
         if done and kind == COORDINATOR:
             self._bring_back()
         return done
+
+    def _point(self, names: str) -> str:
+        return f"{self._draw.choice(('before', 'after'))}.{self._draw.choice(names.split())}"
 
     def _now(self, kind: str) -> bool:
         coordinator = self._coordinator_pid()
@@ -90,9 +96,14 @@ class Killer:
         """Let whoever comes by this instant next die; return False when nobody did in time."""
         path = self._points_dir / point
         path.touch()
-        deadline_s = time.monotonic() + POINT_WAIT_S
-        while path.exists() and time.monotonic() < deadline_s:
+        start_s = time.monotonic()
+        nudged = False
+        while path.exists() and time.monotonic() < start_s + POINT_WAIT_S:
             time.sleep(0.002)
+            if not nudged and time.monotonic() > start_s + NUDGE_AFTER_S:
+                nudged = True
+                with suppress(PubSubError), self.cluster.client(timeout_s=1.0) as client:
+                    client.tune_now()
         with suppress(FileNotFoundError):
             path.unlink()
             return False
@@ -139,8 +150,7 @@ class Killer:
         """Perhaps have the coming start killed: return the instant's file, or None."""
         if self._draw.random() >= 0.3:
             return None
-        when, names = self._draw.choice(("before", "after")), POINTS[COORDINATOR][1].split()
-        path = self._points_dir / f"{when}.{self._draw.choice(names)}"
+        path = self._points_dir / self._point(POINTS[COORDINATOR][1])
         path.touch()
         return path
 

@@ -37,7 +37,7 @@ from pubsub_cluster.language.protocol import Op
 PATIENCE_S = float(os.environ.get("FAULT_PATIENCE_S", "120"))
 """Longer than a series of restarts takes where nothing else runs: what is answered later counts as lost."""
 LISTENED_OWNER = "owner0"
-IDS_PER_CHURNER = 300
+IDS_PER_CHURNER = 150
 CHANGES_PER_REQUEST_MAX = 40
 IN_FLIGHT = 4
 ANSWERS_REMEMBERED = 20_000
@@ -75,7 +75,7 @@ class Load:
     expressions: list[str]
     events: list[dict[str, Any]]
     worker_kills: Callable[[], int]
-    pause_s: float = 0.01
+    pause_s: float = 0.03
     counts: Counter[str] = field(default_factory=Counter)
     stopping: threading.Event = field(default_factory=threading.Event)
     _answers: deque[Answer] = field(default_factory=deque)
@@ -141,7 +141,7 @@ class Load:
             _wait_for_cluster(client)
             under_way: deque[_Sent] = deque()
             while not self.stopping.is_set():
-                size = draw.choice((1, 3, 10, 40, 300))
+                size = draw.choice((1, 3, 10, 40, 120))
                 events = np.array([draw.randrange(len(self.events)) for _ in range(size)], np.int64)
                 batch_id = f"{number}-{sent}"
                 sent += 1
