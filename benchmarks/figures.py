@@ -23,7 +23,7 @@ PAGES = (
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
-FAULTS_COMMAND = "tests/faults/run.py --kills 500,100,100 --record"
+FAULTS_COMMAND = "tests/faults/run.py --record"
 OVERLOAD_COMMAND = "tests/faults/overload.py --record"
 Line = dict[str, str]
 
