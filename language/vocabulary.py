@@ -112,6 +112,8 @@ class Conjunctions:
         data : bytes
             An expression in JSON form, or anything else.
         """
+        if len(data) > self._size_bytes_max:
+            return None
         for head, between in _STYLES:
             if data.startswith(head) and data.endswith(_END):
                 pieces = data[len(head) : -3].split(between)
@@ -120,8 +122,6 @@ class Conjunctions:
             if not data.startswith(b'{"attr"') or not data.endswith(b"}"):
                 return None
             pieces = [data[1:-1]]
-        if len(data) > self._size_bytes_max:
-            return None
         vocabulary = self._vocabulary
         known = vocabulary.by_spelling
         try:

@@ -104,6 +104,13 @@ def test_everything_else_is_left_alone(data: bytes) -> None:
     assert conjunctions.read(data) is None
 
 
+def test_what_may_have_too_many_nodes_is_left_alone() -> None:
+    data = b'{"and":[%b,%b]}' % (A, B)
+    assert Conjunctions(EMPTY_SCHEMA, Limits(nodes_per_subscription_max=len(data))).read(data) is not None
+    assert Conjunctions(EMPTY_SCHEMA, Limits(nodes_per_subscription_max=len(data) - 1)).read(data) is None
+    assert Conjunctions(EMPTY_SCHEMA, Limits(nesting_depth_max=0)).read(data) is None
+
+
 def test_ranges_of_a_unique_attribute_are_left_to_be_intersected() -> None:
     data = b'{"and":[{"attr":"a","op":">","value":1},{"attr":"a","op":"<","value":9}]}'
     assert Conjunctions(UNIQUE).read(data) is None

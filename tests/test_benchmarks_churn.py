@@ -1,0 +1,48 @@
+"""The churn benchmark: its figures have the targets that are named, and a wrong answer stops it."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from pubsub_cluster.benchmarks.churn import BATCH, TARGETS, Publisher, figures_of
+from pubsub_cluster.benchmarks.measure import WrongAnswer
+
+BASE_SIZE = 10
+FOUND = (
+    "durable_s ready_s inserted removed us_per_change quiet_per_second busy_per_second share worker_ratio "
+    "batch_p50_us batch_p99_us batch_max_us single_p50_s single_p99_s seed"
+).split()
+
+
+def publisher() -> Publisher:
+    """Return one whose first event matches the base's handles 3 and 4, and one more at most."""
+    cluster = SimpleNamespace(pids=lambda: {"workers": [os.getpid()]})
+    base, most = np.zeros(BATCH, np.int64), np.zeros(BATCH, np.int64)
+    base[0], most[0] = 2, 1
+    return Publisher(cast(Any, None), cast(Any, cluster), [], [base], [most], BASE_SIZE)
+
+
+def matches(*handles: int) -> Any:
+    counts = np.zeros(BATCH, np.int64)
+    counts[0] = len(handles)
+    return SimpleNamespace(handles=np.array(handles, np.uint64), counts=counts)
+
+
+def test_answers_are_checked_event_by_event() -> None:
+    for right in ((3, 4), (3, 4, 11)):
+        publisher().check(0, matches(*right))
+    for wrong in ((3,), (3, 11), (3, 4, 5), (3, 4, 11, 12)):
+        with pytest.raises(WrongAnswer):
+            publisher().check(0, matches(*wrong))
+
+
+def test_every_target_has_its_figure() -> None:
+    found = {**dict.fromkeys(FOUND, 1), "spread": ""}
+    figures = figures_of(found, "W0", 1_000_000)
+    assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
+    assert not any(figure.target for figure in figures_of(found, "W0", 100_000))
