@@ -1,0 +1,58 @@
+"""A swap between batches: a generation is said to be attached when its delta is there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from matching_cases import Case, raw_batch, rows_of_events
+
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.shm.catalogue import NO_COUNTS
+from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.workers import messages as wire
+from pubsub_cluster.workers.engine import MatchEngine
+from pubsub_cluster.workers.swap import SLICE_ROWS, SwapWork
+
+
+def test_attached_is_said_after_the_last_slice() -> None:
+    """One slice each time, for the newest batch seen; without any batch there is nothing to prepare."""
+    asked: list[Any] = []
+    engine: Any = SimpleNamespace(prepare=lambda *arguments: asked.append(arguments) or len(asked) == 3)
+    swap = SwapWork()
+    assert not swap.is_pending and swap.work() == []
+    first, second = wire.LayoutAttached(1, []), wire.LayoutAttached(2, [])
+    swap.add(first, engine, (1, 2))
+    assert swap.is_pending
+    assert swap.work() == [first] and not asked
+    newest = NO_COUNTS._replace(rows=9)
+    swap.saw(newest, 7)
+    swap.saw(NO_COUNTS._replace(rows=8), 5)
+    swap.add(second, engine, (1, 2))
+    assert [swap.work() for _ in range(3)] == [[], [], [second]]
+    assert asked == 3 * [(2, newest, 1, 2, 7, SLICE_ROWS)]
+    assert not swap.is_pending
+
+
+def test_a_prepared_delta_answers_like_any_other() -> None:
+    """Slices of any size; a batch in between; rows that keys hold and rows that they do not."""
+    expressions: list[Any] = [{"attr": "a", "op": "=", "value": value} for value in range(4)]
+    catalogue = Case(expressions)
+    engine = MatchEngine(catalogue.reader, EMPTY_SCHEMA)
+    layout = build_layout(catalogue.reader, catalogue.writer.counts(), 1, None, 1)
+    base_counts = catalogue.writer.counts()
+    catalogue.add([*expressions, {"attr": "a", "op": ">", "value": 1}] * 3)
+    counts = catalogue.writer.counts()
+    raw = raw_batch([{"a": (value,)} for value in range(5)])
+    expected = rows_of_events(engine.match(raw, 0, counts))
+    for size in (1, 4, 100):
+        engine.attach_layout(1, layout, base_counts)
+        done = [engine.prepare(1, counts, 0, 1, 0, size) for _ in range(-(-15 // size))]
+        assert done == [*[False] * (len(done) - 1), True]
+        assert rows_of_events(engine.match(raw, 1, counts)) == expected
+        engine.attach_layout(1, layout, base_counts)
+        engine.prepare(1, counts, 0, 1, 0, size)
+        assert rows_of_events(engine.match(raw, 1, counts)) == expected
+        assert engine.prepare(1, counts, 0, 1, 0, size)
+    assert np.array_equal(engine.match(raw, 1, base_counts).rows, [0, 1, 2, 3])
