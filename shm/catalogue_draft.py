@@ -18,7 +18,7 @@ from pubsub_cluster.shm.catalogue_store import CatalogueColumns, CatalogueCounts
 Slices: TypeAlias = list[tuple[npt.NDArray[Any], int, npt.NDArray[Any]]]
 
 
-class _Numbered(NamedTuple):
+class NumberedRows(NamedTuple):
     """Rows with everything numbered, ready to be written column by column."""
 
     handles: Any
@@ -103,7 +103,7 @@ class Draft:
         self._owners = owners
         self._heap = Heap(counts.heap)
         self._vocabularies: list[Vocabulary] = []  # that were told numbers of new predicates
-        self._new_predicates: list[Predicate] = []
+        self.new_predicates: list[Predicate] = []
         self._new_attributes: list[tuple[str, int, int]] = []  # name, heap start, size
         self._new_owners: list[tuple[str, int, int]] = []
 
@@ -111,7 +111,7 @@ class Draft:
         """Take back all that has been interned."""
         for vocabulary in self._vocabularies:
             vocabulary.forget_literals()
-        for predicate in self._new_predicates:
+        for predicate in self.new_predicates:
             del self._literals[predicate]
         for name, _, _ in self._new_attributes:
             del self._attributes[name]
@@ -126,10 +126,10 @@ class Draft:
         windows = [
             idx for idx in range(len(rows)) if valid_from[idx] is not None or valid_until[idx] is not None
         ]
-        number_of = {name: self._number_of_owner(name) for name in dict.fromkeys(owners)}
+        number_of = {name: self.number_of_owner(name) for name in dict.fromkeys(owners)}
         owner_idx = [number_of[name] for name in owners]
         id_bytes = [text.encode() for text in ids]
-        numbered = _Numbered(
+        numbered = NumberedRows(
             handles,
             owner_idx,
             [self._counts.rows + idx for idx in windows],
@@ -139,15 +139,15 @@ class Draft:
             b"".join(id_bytes),
             *self._number_forms(forms),
         )
-        return self._slices(numbered, columns)
+        return self.slices_of(numbered, columns)
 
     def collect_columns(self, rows: RowColumns, columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
         """The same for rows that are columns already."""
         row_count = len(rows.handles)
-        positive = self._number_predicates(rows.predicates)
-        numbered = _Numbered(
+        positive = self.number_predicates(rows.predicates)
+        numbered = NumberedRows(
             rows.handles,
-            np.full(row_count, self._number_of_owner(rows.owner), np.int32),
+            np.full(row_count, self.number_of_owner(rows.owner), np.int32),
             (),
             (),
             (),
@@ -158,12 +158,13 @@ class Draft:
             numbered_literals(rows.literals, np.array(positive, np.int64)),
             (),
         )
-        return self._slices(numbered, columns)
+        return self.slices_of(numbered, columns)
 
-    def _slices(self, rows: _Numbered, columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
+    def slices_of(self, rows: NumberedRows, columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
+        """The same for rows that are numbered already, what they are numbered by included."""
         counts = self._counts
         predicate_values, constant_count = encode_predicates(
-            self._new_predicates, self._number_of_attribute, counts.constants, self._heap
+            self.new_predicates, self._number_of_attribute, counts.constants, self._heap
         )
         slices: Slices = []
 
@@ -208,7 +209,7 @@ class Draft:
             counts.id_bytes + len(rows.id_bytes),
             counts.clauses + len(rows.literal_counts),
             counts.literals + len(rows.literals),
-            counts.predicates + len(self._new_predicates),
+            counts.predicates + len(self.new_predicates),
             constant_count,
             counts.heap + len(heap),
             counts.attributes + len(self._new_attributes),
@@ -239,7 +240,7 @@ class Draft:
                 literals += mine
                 continue
             predicates, clauses, codes = form
-            positive = self._number_predicates(predicates)
+            positive = self.number_predicates(predicates)
             if clauses is None:
                 program_rows.append(len(clause_counts))
                 clause_counts.append(1)
@@ -257,25 +258,26 @@ class Draft:
         vocabulary = form.vocabulary
         if vocabulary not in self._vocabularies:
             self._vocabularies.append(vocabulary)
-        literals = self._number_predicates([vocabulary.predicates[number] for number in form.numbers])
+        literals = self.number_predicates([vocabulary.predicates[number] for number in form.numbers])
         for number, literal in zip(form.numbers, literals, strict=True):
             known[number] = literal
         return literals
 
-    def _number_predicates(self, predicates: Sequence[Predicate]) -> list[int]:
+    def number_predicates(self, predicates: Sequence[Predicate]) -> list[int]:
         """Return the positive literal of each predicate."""
         known = self._literals
-        fresh = 2 * (self._counts.predicates + len(self._new_predicates))
+        fresh = 2 * (self._counts.predicates + len(self.new_predicates))
         positive = []
         for predicate in predicates:
             literal = known.setdefault(predicate, fresh)
             if literal == fresh:
-                self._new_predicates.append(predicate)
+                self.new_predicates.append(predicate)
                 fresh += 2
             positive.append(literal)
         return positive
 
-    def _number_of_owner(self, name: str | None) -> int:
+    def number_of_owner(self, name: str | None) -> int:
+        """Return the number of an owner; -1 for nobody."""
         return -1 if name is None else self._intern_name(name, self._owners, self._new_owners)
 
     def _number_of_attribute(self, name: str) -> int:

@@ -38,6 +38,11 @@ class CatalogueReader:
         """Attach a shared catalogue by its segment's name; raises `SegmentError`."""
         return cls(FamilySegment.attach(FAMILY, name))
 
+    @property
+    def name(self) -> str:
+        """Name of the segment."""
+        return self._family.name
+
     @classmethod
     def of(cls, writer: CatalogueWriter) -> CatalogueReader:
         """Read the catalogue of a writer in this process."""

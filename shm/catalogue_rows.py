@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pubsub_cluster.shm.catalogue_store import I4, I8, U8, CatalogueColumns
 
+BLOCK_ROWS = 1 << 17
 HANDLE_BITS = 44  # with events_per_batch_max = 2**20 at most this leaves room in 64 bits for 2**44 handles
 
 
@@ -52,6 +53,24 @@ def is_removed(columns: CatalogueColumns, rows: Any, version: int) -> npt.NDArra
     removed = columns.removed_version[rows]
     found: npt.NDArray[np.bool_] = (removed > 0) & (removed <= version)
     return found
+
+
+def live_rows(columns: CatalogueColumns, row_count: int, version: int) -> I4:
+    """Return the rows below `row_count` that are not removed at `version`, by handle."""
+    blocks = [np.zeros(0, np.int32)]
+    for first in range(0, row_count, BLOCK_ROWS):
+        block = slice(first, min(first + BLOCK_ROWS, row_count))
+        blocks.append((first + np.flatnonzero(~is_removed(columns, block, version))).astype(np.int32))
+    rows = np.concatenate(blocks)
+    if not _ascend(columns.handle, rows):
+        rows = rows[np.argsort(columns.handle[rows], kind="stable")]
+    return rows
+
+
+def _ascend(handle: U8, rows: I4) -> bool:
+    """Say whether the handles of rows ascend; block by block."""
+    blocks = (handle[rows[first : first + BLOCK_ROWS + 1]] for first in range(0, len(rows), BLOCK_ROWS))
+    return all(bool((block[1:] >= block[:-1]).all()) for block in blocks)
 
 
 def window_of(columns: CatalogueColumns, window_count: int, row: int) -> tuple[int, int] | None:

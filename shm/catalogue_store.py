@@ -21,6 +21,8 @@ FAMILY = "catalogue"
 RESERVE_STEP_FIRST = 1 << 13  # items; 64 KiB of an int64 column
 RESERVE_STEP_MAX = 1 << 17  # items; 1 MiB of an int64 column
 TIGHT_SHARE = 16  # a pool is tight when less than 1/16 of it is free
+FIRST_EPOCH = 1
+ROWS_PER_SUBSCRIPTION = 2  # dead rows stay until they are a third of all, and while the rest is copied
 ROWS_AHEAD = 4096  # rows for which pages are reserved before they are needed
 # A literal, 2 * predicate + negated, and a clause are an int32; where ids and literals start is a uint32.
 ITEMS_MAX = {"predicates": 1 << 30, "clauses": (1 << 31) - 1, "id_bytes": (1 << 32) - 1, "literals": 1 << 31}
@@ -137,6 +139,11 @@ def capacity_for(rows_max: int) -> CatalogueCounts:
     )
 
 
+def rows_for(subscriptions_max: int) -> int:
+    """Return the rows of a catalogue that may hold so many live subscriptions, and the dead among them."""
+    return min(ROWS_PER_SUBSCRIPTION * subscriptions_max + ROWS_AHEAD, int(np.iinfo(np.int32).max))
+
+
 def view_columns(family: FamilySegment, *, writable: bool) -> CatalogueColumns:
     """Return all columns of a catalogue segment; read-only ones unless `writable`."""
     arrays: list[Any] = []
@@ -153,7 +160,7 @@ class CatalogueStore:
     Parameters
     ----------
     family : FamilySegment
-        Shared (sparse) or private segment of the family ``catalogue``, writable and empty.
+        Shared (sparse) or private segment of the family ``catalogue``, writable.
     """
 
     def __init__(self, family: FamilySegment) -> None:
@@ -167,6 +174,11 @@ class CatalogueStore:
         """Make a shared one."""
         lengths = capacity_for(rows_max)._asdict()
         return cls(FamilySegment.create(FAMILY, lengths, generation, owner, reserve=False))
+
+    @classmethod
+    def attach(cls, name: str) -> CatalogueStore:
+        """Take over a shared one that another process has made for this one; raises `SegmentError`."""
+        return cls(FamilySegment.attach(FAMILY, name, writable=True))
 
     @classmethod
     def private(cls, rows_max: int) -> CatalogueStore:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import add, gt
+from typing import Any
 
 import numpy as np
 
@@ -37,21 +38,37 @@ ROOM_AHEAD_ITEMS = 4_096
 class CatalogueWriter:
     """The one writer of a catalogue; made by `create` or `in_memory`.
 
+    Parameters
+    ----------
+    store : CatalogueStore
+    counts : CatalogueCounts
+        What it holds already; `know_predicates` and `know_owners` must be told of it before the first append.
+    attributes : dict of str to int, optional
+        Numbers of the attributes that it holds already.
+
     Attributes
     ----------
     columns : CatalogueColumns
         Writable columns over the full capacity.
+    predicates : list of Predicate
+        By number.
     """
 
-    def __init__(self, store: CatalogueStore) -> None:
+    def __init__(
+        self,
+        store: CatalogueStore,
+        counts: CatalogueCounts = NO_COUNTS,
+        attributes: dict[str, int] | None = None,
+    ) -> None:
         self._store = store
         self.columns: CatalogueColumns = store.columns
-        self._counts = NO_COUNTS
+        self._counts = counts
         self._ensured = NO_COUNTS
         self._rows_with_room = 0
         self._is_tight = False
+        self.predicates: list[Predicate] = []  # by number
         self._literals: dict[Predicate, int] = {}  # positive literal, 2 * predicate
-        self._attributes: dict[str, int] = {}
+        self._attributes: dict[str, int] = attributes or {}
         self._owners: dict[str, int] = {}
 
     @classmethod
@@ -63,6 +80,18 @@ class CatalogueWriter:
     def in_memory(cls, capacity: int = 1 << 20) -> CatalogueWriter:
         """Make an empty catalogue of `capacity` rows in private memory; untouched room costs nothing."""
         return cls(CatalogueStore.private(capacity))
+
+    def know_predicates(self, predicates: Iterable[Predicate]) -> None:
+        """Take over the next predicates that the columns hold already, in their order."""
+        first = len(self.predicates)
+        self.predicates += predicates
+        for number in range(first, len(self.predicates)):
+            self._literals[self.predicates[number]] = 2 * number
+
+    def know_owners(self, names: Iterable[str]) -> None:
+        """Take over the next owners that the columns hold already, in their order."""
+        for name in names:
+            self._owners[name] = len(self._owners)
 
     @property
     def store(self) -> CatalogueStore:
@@ -150,7 +179,7 @@ class CatalogueWriter:
             No memory; nothing has changed.
         """
         rows = list(new_rows)
-        return self._write(lambda draft: draft.collect(rows, self.columns))
+        return self.write(lambda draft: draft.collect(rows, self.columns))
 
     def append_columns(self, rows: RowColumns) -> int:
         """Append subscriptions given as columns; return the row of the first one.
@@ -163,10 +192,11 @@ class CatalogueWriter:
             As `append_many`.
         """
         rows.check()
-        return self._write(lambda draft: draft.collect_columns(rows, self.columns))
+        return self.write(lambda draft: draft.collect_columns(rows, self.columns))
 
     @fault_point("catalogue.append")
-    def _write(self, collect: Callable[[Draft], tuple[Slices, CatalogueCounts]]) -> int:
+    def write(self, collect: Callable[[Draft], tuple[Slices, CatalogueCounts]]) -> int:
+        """Append what `collect` makes of a draft; return the row of the first one. Errors: `append_many`."""
         draft = Draft(self._counts, self._literals, self._attributes, self._owners)
         try:
             slices, counts = collect(draft)
@@ -176,6 +206,7 @@ class CatalogueWriter:
             raise
         for column, start, values in slices:
             column[start : start + len(values)] = values
+        self.predicates += draft.new_predicates
         first_row = self._counts.rows
         self._counts = counts
         self._is_tight = self._store.is_tight(counts)
@@ -199,6 +230,12 @@ class CatalogueWriter:
                 f"row {rows[first]} of {self._counts.rows} cannot be removed at version {versions[first]}"
             )
         self.columns.removed_version[of] = versions
+
+    def take_dictionaries(self) -> list[Any]:
+        """Give away what the writer remembers of predicates and owners; nothing is appended any more."""
+        taken: list[Any] = [self._owners, self._literals, self.predicates]
+        self._owners, self._literals, self.predicates = {}, {}, []
+        return taken
 
     def close(self) -> None:
         """Let go of the segment."""

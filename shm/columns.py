@@ -289,22 +289,32 @@ _COUNTERS = (
     ),
 )
 
+_MOVED = _columns(
+    "tuner",
+    "coordinator",
+    _ANNOUNCED,
+    ("rows", "i4", "old_rows", "row", "new number of each row of a copied catalogue; -1: left out"),
+    ("predicates", "i4", "old_predicates", "predicate", "the same"),
+    ("attributes", "i4", "old_attributes", "attribute", "the same"),
+    ("owners", "i4", "old_owners", "owner", "the same"),
+)
+
 FAMILIES: dict[str, tuple[Column, ...]] = {
     "catalogue": _CATALOGUE,
     "layout": _LAYOUT,
     "batch_chunk": _BATCH_CHUNK,
     "result_slot": _RESULT_SLOT,
     "counters": _COUNTERS,
+    "moved": _MOVED,
 }
 
 FRAMES: dict[str, Frame] = {
-    "catalogue": Frame(
-        PAGE_SIZE_BYTES, "", 0, "All subscriptions, append-only; sparse, pages reserved as it grows."
-    ),
+    "catalogue": Frame(PAGE_SIZE_BYTES, "", 0, "All subscriptions, append-only; pages reserved as it grows."),
     "layout": Frame(CACHE_LINE_BYTES, "", 0, "One immutable generation of the index."),
     "batch_chunk": Frame(8, "chunks", PAGE_SIZE_BYTES, "The batch slab: one payload per chunk; sparse."),
     "result_slot": Frame(8, "slots", PAGE_SIZE_BYTES, "Pages of matches on their way back."),
     "counters": Frame(CACHE_LINE_BYTES, "", 0, "Counters of all processes, one padded word each."),
+    "moved": Frame(CACHE_LINE_BYTES, "", 0, "Where everything went when a catalogue was copied."),
 }
 
 

@@ -24,6 +24,7 @@ SLACK_WORDS = 24  # behind the last home, so that probing never wraps; the last 
 LOAD_MAX = 0.85
 GROWTH = 1.25
 MANY_IDS = 8  # of so many the texts are compared all at once
+SHRINK_LOAD = 0.5
 _ROW_MASK = (1 << 32) - 1
 _SEGMENT_MASK = (1 << SEGMENT_BITS) - 1
 _TAG_MASK = (1 << TAG_BITS) - 1
@@ -45,6 +46,8 @@ class IdIndex:
         ]
         self._counts = array("i", bytes(4 * (_SEGMENT_MASK + 1)))
         self._count = 0
+        self._new_row = np.zeros(0, np.int32)
+        self._old: set[int] = set()  # segments whose rows are to be renumbered when they are next looked at
 
     def __len__(self) -> int:
         return self._count
@@ -71,6 +74,9 @@ class IdIndex:
         """
         if len(text_ids) < MANY_IDS:
             return [self.find(text_id) for text_id in text_ids]
+        if self._old:
+            for text_id in text_ids:
+                self._settle(hash(text_id) & _SEGMENT_MASK)
         segments = self._segments
         rows = []
         for text_id in text_ids:
@@ -96,6 +102,8 @@ class IdIndex:
         hashed = hash(text_id)
         number = hashed & _SEGMENT_MASK
         tag = hashed >> SEGMENT_BITS & _TAG_MASK
+        if self._old:
+            self._settle(number)
         segment = self._segments[number]
         homes = len(segment) - SLACK_WORDS
         if self._counts[number] >= LOAD_MAX * homes:
@@ -158,11 +166,51 @@ class IdIndex:
             self._take_out(number, at)
         return rows
 
+    def renumber(self, new_row: npt.NDArray[np.int32], id_of: Callable[[int], bytes]) -> None:
+        """Give every id another row, in a moment: segments follow one by one, see `settle`.
+
+        Parameters
+        ----------
+        new_row : int32[rows]
+            By row; at least 0 for each row of the index.
+        id_of : callable
+            Gives the UTF-8 of a new row's text id.
+        """
+        while self.settle(len(self._segments)):
+            pass
+        self._id_of = id_of
+        self._new_row = new_row
+        self._old = set(range(len(self._segments)))
+
+    def settle(self, segment_count: int) -> bool:
+        """Renumber so many segments, and make them smaller where many ids have gone; False when all are."""
+        for _ in range(min(segment_count, len(self._old))):
+            self._settle(next(iter(self._old)))
+        if not self._old:
+            self._new_row = np.zeros(0, np.int32)
+        return bool(self._old)
+
+    def _settle(self, number: int) -> None:
+        if number not in self._old:
+            return
+        self._old.discard(number)
+        segment = np.frombuffer(self._segments[number], np.int64)
+        used = np.flatnonzero(segment)
+        words = segment[used]
+        words = words >> 32 << 32 | self._new_row[(words & _ROW_MASK) - 1] + 1
+        homes = len(segment) - SLACK_WORDS
+        if homes > WORDS_LEAST and len(words) < SHRINK_LOAD * homes:
+            self._rebuild(number, words, max(int(len(words) / LOAD_MAX * GROWTH), WORDS_LEAST))
+        else:
+            segment[used] = words
+
     def _locate(self, text_id: str) -> tuple[int, int, int]:
         """Return segment, place and row of an id; row -1 when it is not there."""
         hashed = hash(text_id)
         number = hashed & _SEGMENT_MASK
         tag = hashed >> SEGMENT_BITS & _TAG_MASK
+        if self._old:
+            self._settle(number)
         segment = self._segments[number]
         at = tag * (len(segment) - SLACK_WORDS) >> TAG_BITS
         while word := segment[at]:
@@ -175,14 +223,16 @@ class IdIndex:
 
     def _grow(self, number: int) -> array[int]:
         old = np.frombuffer(self._segments[number], np.int64)
-        words = old[old != 0]
         homes = max(int(len(old) * GROWTH) - SLACK_WORDS, WORDS_LEAST)
+        return self._rebuild(number, old[old != 0], homes)
+
+    def _rebuild(self, number: int, words: npt.NDArray[np.int64], homes: int) -> array[int]:
         while (place := _places(words, homes)).max(initial=0) >= homes + SLACK_WORDS - 1:
             homes = int(homes * GROWTH) + 1
-        grown = array("q", bytes(8 * (homes + SLACK_WORDS)))
-        np.frombuffer(grown, np.int64)[place] = words[np.argsort(words >> 32, kind="stable")]
-        self._segments[number] = grown
-        return grown
+        made = array("q", bytes(8 * (homes + SLACK_WORDS)))
+        np.frombuffer(made, np.int64)[place] = words[np.argsort(words >> 32, kind="stable")]
+        self._segments[number] = made
+        return made
 
 
 def _places(words: npt.NDArray[np.int64], homes: int) -> npt.NDArray[np.int64]:

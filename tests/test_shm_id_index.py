@@ -56,13 +56,30 @@ class IdIndexMachine(RuleBasedStateMachine):
         texts = [self.ids[row] for row in rows]
         return np.cumsum([0, *map(len, texts)]), b"".join(texts)
 
+    @rule()
+    def renumber(self) -> None:
+        kept = sorted(self.expected.values())
+        new_row = np.full(len(self.ids), -1, np.int32)
+        new_row[kept] = np.arange(len(kept), dtype=np.int32)[::-1]
+        self.expected = {text_id: int(new_row[row]) for text_id, row in self.expected.items()}
+        self.ids = [self.ids[row] for row in kept[::-1]]
+        ids = self.ids  # the old ones stay what they are
+        self.index.renumber(new_row, lambda row: ids[row])
+
+    @rule()
+    def settle(self) -> None:
+        self.index.settle(1)
+
     @rule(text_id=IDS)
     def find(self, text_id: str) -> None:
         assert self.index.find(text_id) == self.expected.get(text_id, -1)
 
     @invariant()
-    def all_are_found(self) -> None:
+    def there_are_as_many(self) -> None:
         assert len(self.index) == len(self.expected)
+
+    @rule()
+    def all_are_found(self) -> None:
         assert {text_id: self.index.find(text_id) for text_id in self.expected} == self.expected
 
 
@@ -86,3 +103,7 @@ def test_many_ids_take_few_bytes() -> None:
     for text_id in ids:
         index.remove(text_id.decode())
     assert len(index) == 0 and index.find("subscription 7") == -1
+    index.renumber(np.zeros(len(ids), np.int32), lambda row: ids[row])
+    while index.settle(64):
+        pass
+    assert index.size_bytes < 1 << 19

@@ -6,14 +6,13 @@ subscriptions may not need several times the memory of its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts
-from pubsub_cluster.shm.catalogue_rows import clause_ranges, first_clauses, is_removed, literal_ranges
+from pubsub_cluster.shm.catalogue_rows import clause_ranges, first_clauses, literal_ranges, live_rows
 from pubsub_cluster.shm.code_space import I4, I8, expand_slices
 
 BLOCK_CLAUSES = 1 << 17
@@ -81,9 +80,7 @@ class Clauses(NamedTuple):
 
 def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Source:
     """List rows below ``counts.rows`` that are not removed at `version`, by handle, and what they have."""
-    rows = np.concatenate([np.zeros(0, np.int32), *_live_rows(columns, counts.rows, version)])
-    if not _ascend(columns.handle, rows):
-        rows = rows[np.argsort(columns.handle[rows], kind="stable")]
+    rows = live_rows(columns, counts.rows, version)
     blocks = [slice(first, first + BLOCK_CLAUSES) for first in range(0, len(rows), BLOCK_CLAUSES)]
     if all((_clauses(columns, rows[block])[1] == 1).all() for block in blocks):
         none = np.zeros(0, np.int64)
@@ -110,24 +107,11 @@ def collect_source(columns: Any, counts: CatalogueCounts, version: int) -> Sourc
     return Source(columns, rows, clause, clause_row, program_row, program_start, code)
 
 
-def _live_rows(columns: Any, row_count: int, version: int) -> Iterator[I4]:
-    """Give the rows that are not removed at `version`, block by block."""
-    for first in range(0, row_count, BLOCK_CLAUSES):
-        block = slice(first, min(first + BLOCK_CLAUSES, row_count))
-        yield (first + np.flatnonzero(~is_removed(columns, block, version))).astype(np.int32)
-
-
 def _clauses(columns: Any, rows: I4) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
     """Return first clause and number of clauses of rows, none where a row is stored as a program."""
     first, count, is_program = clause_ranges(columns, rows)
     count[is_program] = 0
     return first, count, is_program
-
-
-def _ascend(handle: Any, rows: I4) -> bool:
-    """Say whether the handles of rows ascend; block by block."""
-    blocks = (handle[rows[first : first + BLOCK_CLAUSES + 1]] for first in range(0, len(rows), BLOCK_CLAUSES))
-    return all(bool((block[1:] >= block[:-1]).all()) for block in blocks)
 
 
 def literal_uses(source: Source, predicate_count: int) -> I8:
