@@ -48,6 +48,8 @@ class OpenBatch(msgspec.Struct):
         By shard.
     refused : dict of int to dict
         Errors of refused events.
+    catalogue : CatalogueReader
+        Of the batch's epoch: what the rows in its pages mean.
     match_count : int
         Rows in the pages; once merged, matches.
     merged : Merged or None
@@ -61,6 +63,7 @@ class OpenBatch(msgspec.Struct):
     counts: CatalogueCounts
     now_us: int
     chunk_idx: int
+    catalogue: CatalogueReader
     pages: dict[int, list[ShardPage]] = {}
     refused: dict[int, dict[str, Any]] = {}
     match_count: int = 0
@@ -71,17 +74,23 @@ Answered: TypeAlias = list[tuple[Publication, Reply]]
 
 
 class Clock:
-    """Microseconds since the epoch that never run backwards; taken from the batch where that is allowed."""
+    """Microseconds since the epoch that never run backwards; taken from the batch where that is allowed.
+
+    Attributes
+    ----------
+    last_us : int
+        The latest that it has told.
+    """
 
     def __init__(self, injected: bool) -> None:
         self._injected = injected
-        self._last_us = INT64_MIN if injected else 0
+        self.last_us = INT64_MIN if injected else 0
 
     def at(self, given: int | None) -> int:
         """Return the time of acceptance of a batch whose checked `at` field is `given`."""
-        now_us = self._last_us if self._injected else time.time_ns() // 1_000
-        self._last_us = max(self._last_us, now_us if given is None else given)
-        return self._last_us
+        now_us = self.last_us if self._injected else time.time_ns() // 1_000
+        self.last_us = max(self.last_us, now_us if given is None else given)
+        return self.last_us
 
     def check(self, given: Any) -> None:
         """Raise `ProtocolError` unless `given` may stand in a batch's `at` field."""
@@ -102,16 +111,12 @@ class BatchDesk:
     ----------
     config : ClusterConfig
     slab : BatchSlab
-    catalogue : CatalogueReader
     listeners : Listeners
     """
 
-    def __init__(
-        self, config: ClusterConfig, slab: BatchSlab, catalogue: CatalogueReader, listeners: Listeners
-    ) -> None:
+    def __init__(self, config: ClusterConfig, slab: BatchSlab, listeners: Listeners) -> None:
         self._config = config
         self._slab = slab
-        self._catalogue = catalogue
         self._listeners = listeners
         self._clock = Clock(config.injected_clock)
         self._forms = Forms(config.limits)
@@ -143,6 +148,11 @@ class BatchDesk:
         form = self._forms.of(header.batch, header.sizes)
         size_bytes = form.check(request.buffers, self._config.limits)
         return Publication(key, answer, bool(header.ids), header.at, form, request.buffers, size_bytes)
+
+    @property
+    def clock_us(self) -> int:
+        """The time of the last batch, microseconds since the epoch: none is accepted at an earlier one."""
+        return self._clock.last_us
 
     @property
     def has_chunk(self) -> bool:
@@ -224,7 +234,7 @@ class BatchDesk:
 
     def _answered(self, batch: OpenBatch) -> Answered:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
-        batch.merged = merged = merge_pages(pages, batch.event_count, self._catalogue)
+        batch.merged = merged = merge_pages(pages, batch.event_count, batch.catalogue)
         batch.match_count = len(merged.handles)
         first = [0, *itertools.accumulate([publication.form.event_count for publication in batch.group])]
         parts = Parts(merged, first)
@@ -245,7 +255,7 @@ class BatchDesk:
         if publication.answer is Answer.HANDLES and not publication.ids:
             buffers = parts.csr(number)
         else:
-            buffers = self._buffers(publication, parts.part(number))
+            buffers = self._buffers(publication, parts.part(number), batch.catalogue)
         if self._listeners.count:
             self._notify(batch, publication, parts.part(number))
         return Reply(fields, buffers)
@@ -258,12 +268,13 @@ class BatchDesk:
         """Return the header and buffers of an open batch, as placed."""
         return self._slab.read(batch.chunk_idx)
 
-    def _buffers(self, publication: Publication, merged: Merged) -> list[Buffer]:
+    @staticmethod
+    def _buffers(publication: Publication, merged: Merged, catalogue: CatalogueReader) -> list[Buffer]:
         if publication.answer is Answer.NONE:
             return []
         if publication.answer is Answer.COUNTS:
             return [as_bytes(match_counts(merged))]
-        offsets, text = self._catalogue.subscription_ids(merged.rows)
+        offsets, text = catalogue.subscription_ids(merged.rows)
         return [as_bytes(merged.offsets), as_bytes(merged.handles), as_bytes(offsets), text]
 
     def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged) -> None:
@@ -271,7 +282,7 @@ class BatchDesk:
         try:
             sent, dropped = self._listeners.notify(
                 merged,
-                self._catalogue,
+                batch.catalogue,
                 batch.counts.owners,
                 publisher,
                 batch_id,

@@ -18,6 +18,7 @@ class Generation:
     base_counts: Counts
     version: int
     partition_cost: list[float] = field(default_factory=list)
+    catalogue: str = ""  # the segment whose rows it holds
     bound_batches: int = 0
     dealt: dict[int, bytes] = field(default_factory=dict)  # the shard of each partition, by number of shards
 

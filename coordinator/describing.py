@@ -15,7 +15,7 @@ import orjson
 
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import ChangeStore
-from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
+from pubsub_cluster.language.errors import ClusterError, LimitError, ProtocolError, PubSubError, StoreError
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
     DESCRIBED_IDS_MAX,
@@ -76,12 +76,21 @@ def list_page(registry: Registry, store: ChangeStore, after: Any, version: Any) 
     ------
     ProtocolError
         One of them is no such number.
+    ClusterError
+        Rows were numbered anew since the first page.
     StoreError
         An expression cannot be read.
     """
     now, rows = registry.version, registry.catalogue.counts().rows
-    first = _number("after", 0 if after is None else after, rows)
     at = _number("version", now if version is None else version, now)
+    if at < registry.moved_at:
+        raise ClusterError(
+            "the catalogue was packed while it was being listed: rows have other numbers now",
+            seen=at,
+            limit=registry.moved_at,
+            remedy="List it again from the start.",
+        )
+    first = _number("after", 0 if after is None else after, rows)
     reader = CatalogueReader.of(registry.catalogue)
     stop = min(rows, first + ROWS_PER_PAGE_MAX)
     removed = reader.columns.removed_version[first:stop]

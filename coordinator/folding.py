@@ -19,6 +19,11 @@ SAMPLE_GROWTH = 4.0
 DEAD_SHARE_MAX = 0.10
 BUILD_TIME_FACTOR = 20.0  # building for statistics alone takes at most a twentieth of the tuner's time
 SMOOTHING = 0.2
+# Dead rows go with a new epoch when they are a third of all, or fewer but nothing else is going on.
+RECLAIM_ROWS_MIN = 4_096
+RECLAIM_SHARE = 1 / 3
+RECLAIM_REST_S = 2.0
+RECLAIM_REST_SHARE = 0.02
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class FoldPolicy:
     sampled_since_build: int = 0
     build_s: float = 0.0
     removed_since_build: int = 0
+    dead_rows: int = 0
+    reclaim_from_s: float = 0.0
     asked: bool = False
 
     def measured(self, base_us: int, delta_us: int) -> None:
@@ -50,9 +57,9 @@ class FoldPolicy:
         self.base_us += SMOOTHING * (base_us - self.base_us)
         self.delta_us += SMOOTHING * (delta_us - self.delta_us)
 
-    def changed(self, rows: int, now_s: float, removed: int = 0) -> None:
-        """The catalogue now has so many rows, and `removed` more of them are dead."""
-        self.rows = rows
+    def changed(self, rows: int, now_s: float, removed: int = 0, dead_rows: int = 0) -> None:
+        """The catalogue now has so many rows, `dead_rows` of them dead, `removed` more than before."""
+        self.rows, self.dead_rows = rows, dead_rows
         self.removed_since_build += removed
         self.changed_at_s = now_s
 
@@ -69,10 +76,22 @@ class FoldPolicy:
         self.built_at_s = now_s
         self.delta_us = 0.0
 
+    def reclaims(self, now_s: float) -> bool:
+        """Tell whether the next generation should come with a new epoch, which leaves dead rows behind."""
+        if now_s < self.reclaim_from_s:
+            return False
+        if self.asked:
+            return self.dead_rows > 0
+        is_at_rest = now_s - self.changed_at_s >= RECLAIM_REST_S
+        share = RECLAIM_REST_SHARE if is_at_rest else RECLAIM_SHARE
+        return self.dead_rows >= max(RECLAIM_ROWS_MIN, share * self.rows)
+
     def reason(self, now_s: float) -> str | None:
         """Return why a generation should be built now, or None."""
         if self.asked:
             return "asked for"
+        if self.reclaims(now_s):
+            return "dead rows to reclaim"
         delta_rows = self.rows - self.base_rows
         if delta_rows >= max(DELTA_ROWS_LARGE_MIN, DELTA_ROWS_LARGE_SHARE * self.base_rows):
             return "large delta"

@@ -6,6 +6,7 @@ notification is dropped, counted, and the receiver is told the count with the ne
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,7 @@ class Listeners:
         self.count = 0
         self._swept_at_s = 0.0
         self._owner_names: dict[int, str] = {}  # as many as the catalogue has owners
+        self._named_by: Callable[[], CatalogueReader | None] = lambda: None
 
     def add(self, identity: bytes, owner: str) -> None:
         """Let a connection listen for `owner`; again is no error."""
@@ -119,6 +121,8 @@ class Listeners:
         sent = dropped = 0
         if not self._by_owner or not len(merged.rows):
             return sent, dropped
+        if catalogue is not self._named_by():  # an owner's number holds in its epoch alone
+            self._owner_names, self._named_by = {}, weakref.ref(catalogue)
         owner_of_match = catalogue.columns.owner[merged.rows]
         heard = np.zeros(owner_count, np.bool_)
         for owner_idx in np.unique(owner_of_match).tolist():

@@ -91,14 +91,16 @@ class PublishDesk:
 
     def _place(self, group: list[Publication], now_s: float) -> None:
         scheduler, version = self._coordinator.scheduler, self._coordinator.registry.version
-        counts = self._coordinator.resources.catalogue.counts()
+        catalogue = self._coordinator.registry.catalogue
+        counts = catalogue.counts()
         chunk_idx = self._batches.place(group)
         generation, now_us = scheduler.current, self._batches.time_of(group)
         moment = (counts, version, now_us)
         batch_no, instructions = scheduler.batch_accepted(moment, chunk_idx, now_s, len(group) > 1)
         event_count = sum([publication.form.event_count for publication in group])
+        reader = self._coordinator.resources.catalogue_reader
         self._batches.open[batch_no] = OpenBatch(
-            group, event_count, generation, version, counts, now_us, chunk_idx
+            group, event_count, generation, version, counts, now_us, chunk_idx, reader
         )
         self._carry_out(instructions)
 

@@ -23,6 +23,7 @@ from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_rows import window_of
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.id_index import IdIndex
@@ -48,12 +49,14 @@ class Registry:
         self.limits = limits
         self.version = 0  # of the last applied change
         self.live_count = 0
+        self.moved_at = 0  # version at which the rows were numbered anew
         self.removed_count = 0  # rows of this life that are dead
         self._reader = CatalogueReader.of(catalogue)
         self._live = IdIndex(self._reader.id_bytes)
         self._metadata = MetadataTable()
         self.row_versions = RowVersions()
-        self._staging = Staging(schema, limits, self._rows_of, self._named, self._live_row, self._ensure_room)
+        looks = self._rows_of, self._named, self._live_row, self._ensure_room, self._live.__len__
+        self._staging = Staging(schema, limits, *looks)
 
     def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new subscription; return its change and the answer for its sender.
@@ -94,6 +97,38 @@ class Registry:
         if row < 0:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
         return name, row, self._live_row(row, name)
+
+    @property
+    def dead_count(self) -> int:
+        """Rows of the catalogue that no later batch sees."""
+        return self.catalogue.counts().rows - self.live_count
+
+    def begin_move(self, copy: Copy) -> CatalogueMove:
+        """Begin to make a copy the catalogue; changes go on meanwhile."""
+        return CatalogueMove(self.catalogue, copy)
+
+    def finish_move(self, move: CatalogueMove) -> None:
+        """Make the copy the catalogue.
+
+        Raises
+        ------
+        LimitError, SegmentError
+            It has no room for what is appended or staged; the catalogue is still the old one.
+        """
+        new_row = move.finish()
+        move.new.ensure_room(self._staging.room)
+        self.catalogue = move.new
+        self._reader = CatalogueReader.of(move.new)
+        self._live.renumber(new_row, self._reader.id_bytes)
+        self.row_versions.move(new_row)
+        self.moved_at = self.version
+
+    def settle(self, segment_count: int) -> bool:
+        """Let a part of what tells of rows follow the last move; False when all of it has."""
+        if self._live.settle(segment_count):
+            return True
+        self.row_versions.settle()
+        return False
 
     def _ensure_room(self, room: CatalogueCounts) -> None:
         self.catalogue.ensure_room(room)
@@ -217,6 +252,7 @@ class Registry:
                 f"the stored subscriptions do not fit: {error.condition}", seen=error.seen
             ) from error
         self.version = self._staging.next_version - 1
+        self._staging.forget(self.version)
 
 
 def _given(window: tuple[int, int] | None) -> tuple[int | None, int | None]:

@@ -23,6 +23,7 @@ from pubsub_cluster.language.errors import LimitError, SegmentError, StartError
 from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, socket_path
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH, CatalogueStore, rows_for
 from pubsub_cluster.shm.counters import CounterSegment
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import current_owner, list_segments, parse_name, sweep_dead, unlink_segment
@@ -107,8 +108,8 @@ class Resources:
             path = Path(endpoint.removeprefix("ipc://"))
             path.unlink(missing_ok=True)  # the lock is ours: the socket of a dead coordinator
             self._undo.callback(_remove_socket, path, self.data_dir)
-        self.catalogue = CatalogueWriter.create(self.owner, config.limits)
-        self.catalogue_reader = CatalogueReader.of(self.catalogue)
+        rows_max = rows_for(config.limits.subscriptions_max)
+        self.take_catalogue(CatalogueWriter(CatalogueStore.create(rows_max, self.owner, FIRST_EPOCH)))
         self.slab = BatchSlab.create(
             self.owner, config.slab_chunks, config.limits.batch_size_bytes_max, reserve=True
         )
@@ -174,13 +175,17 @@ class Resources:
     def tuner_setup(self, schema: Schema) -> tuner_wire.TunerSetup:
         """Return what the tuner needs to begin."""
         return tuner_wire.TunerSetup(
-            self.catalogue.name,
             self.slab.name,
             *self.owner,
             schema.to_json(),
             asdict(self.config.limits),
             self.config.partitions,
         )
+
+    def take_catalogue(self, catalogue: CatalogueWriter) -> None:
+        """Make this the catalogue."""
+        self.catalogue = catalogue
+        self.catalogue_reader = CatalogueReader.of(catalogue)
 
     def worker_counters(self) -> dict[int, dict[str, int]]:
         """Return the workers' counters by worker and name."""

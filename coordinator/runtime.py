@@ -22,6 +22,7 @@ from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting, change_reply, defect
 from pubsub_cluster.coordinator.backend import TUNER, Backend
 from pubsub_cluster.coordinator.batches import BatchDesk
+from pubsub_cluster.coordinator.building import BuildingDesk
 from pubsub_cluster.coordinator.changes import ChangeDesk
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.folding import FoldPolicy
@@ -47,7 +48,7 @@ from pubsub_cluster.language.errors import (
 from pubsub_cluster.language.protocol import Message, Op, PublishRequest
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
-from pubsub_cluster.shm.memory import give_back_memory, keep_memory
+from pubsub_cluster.shm.memory import keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
@@ -90,7 +91,6 @@ class Coordinator:
         self._on_ready = on_ready
         self._parent_pid = parent_pid
         self._stopping = False
-        self._removed_seen = 0
         self._look_around_s = 0.0
         self.started_s = time.monotonic()
         self.resources = Resources(config)
@@ -105,9 +105,8 @@ class Coordinator:
         self.store = ChangeStore(resources.data_dir, self.config.durability)
         self.config = config = with_stored_schema(self.config, self.store)
         self.registry = Registry(resources.catalogue, config.schema, config.limits)
-        self.scheduler = Scheduler(
-            config.shards, config.replicas, config.task_timeout_s, config.worker_silence_s
-        )
+        timeouts_s = config.task_timeout_s, config.worker_silence_s
+        self.scheduler = Scheduler(config.shards, config.replicas, *timeouts_s, resources.catalogue.name)
         self.layouts = LayoutReports()
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
         self.self_check = SelfCheck(config.self_check_rows)
@@ -116,9 +115,10 @@ class Coordinator:
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.listeners = Listeners(self.frontend.offer)
-        self.batches = BatchDesk(config, resources.slab, resources.catalogue_reader, self.listeners)
+        self.batches = BatchDesk(config, resources.slab, self.listeners)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
         self.changes = ChangeDesk(self.registry, self.store, self._answer_change)
+        self.building = BuildingDesk(self)
 
     def run(self) -> int:
         """Serve until stopped by a signal or a client; return the exit status."""
@@ -131,7 +131,7 @@ class Coordinator:
             self.backend.spawn(TUNER, 0.0)
             self.registry.replay(self.store.replay, lambda: not self._stopping)
             self.store.start()
-            self._catalogue_changed()
+            self.building.catalogue_changed()
             while not self._stopping and self._parent_pid in (None, os.getppid()):
                 self._serve_once()
             drained_s = time.monotonic() + DRAIN_S_MAX
@@ -143,7 +143,7 @@ class Coordinator:
 
     def _serve_once(self) -> None:
         now_s = time.monotonic()
-        timeout_ms = 0 if self.changes.busy else TICK_MS
+        timeout_ms = 0 if self.changes.busy or self.building.epochs.busy else TICK_MS
         ready = self.backend.poll([self.frontend.socket, self.store.wake_fd], timeout_ms, now_s)
         now_s = time.monotonic()
         from_clients = self.frontend.socket in ready
@@ -154,12 +154,13 @@ class Coordinator:
             for child in self.backend.ended(ready):
                 self._on_death(child, now_s)
             if self.store.wake_fd in ready and self.changes.committed():
-                self._catalogue_changed()
+                self.building.catalogue_changed()
         if from_clients:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
         self.publishing.place_waiting(now_s)
         self.changes.work()
+        self.carry_out(self.building.epochs.work())
         if now_s >= self._look_around_s or not ready:
             self._look_around_s = now_s + LOOK_AROUND_S
             self._look_around(now_s)
@@ -173,7 +174,7 @@ class Coordinator:
         for child in self.backend.spawn_due(now_s):
             if child is not None:
                 self.scheduler.worker_spawned(child, now_s)
-        self._fold(now_s)
+        self.building.fold(now_s)
 
     def _close(self) -> None:
         # Each step is taken whatever becomes of the others; the last one named is the first to run.
@@ -247,7 +248,7 @@ class Coordinator:
     def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
         if worker_idx is None:
             self.tuner.heard_at_s = now_s
-            self._on_tuner(tuner_wire.decode_from_tuner(body), now_s)
+            self.building.told(tuner_wire.decode_from_tuner(body), now_s)
         else:
             self.scheduler.worker_heard(worker_idx, now_s)
             self.carry_out(self._on_worker(worker_idx, worker_wire.decode_from_worker(body), now_s))
@@ -293,30 +294,6 @@ class Coordinator:
             return self.scheduler.page_refused(worker_idx, page.task_id, error, now_s)
         return self.scheduler.page_read(worker_idx, page.task_id, page.more, now_s)
 
-    def _on_tuner(self, message: tuner_wire.FromTuner, now_s: float) -> None:
-        match message:
-            case tuner_wire.TunerHello():
-                self.backend.send_tuner(self.resources.tuner_setup(self.config.schema))
-            case tuner_wire.TunerReady():
-                self.tuner.ready = True
-                self.knobs.tell_tuner()
-            case tuner_wire.Measured(constants):
-                self.tuner.constants = constants
-            case tuner_wire.SampleTaken():
-                self.self_check.told(message)
-                chunk_idx = self.tuner.taken_back(message)
-                if chunk_idx is not None:
-                    self.resources.slab.release(chunk_idx)
-            case tuner_wire.Built():
-                self.tuner.built(message, now_s)
-                built = (message.generation, message.segment, message.counts, message.version)
-                self.carry_out(self.scheduler.layout_built(*built, message.partition_cost))
-            case tuner_wire.BuildFailed():
-                log.error("generation %d failed: %s", message.generation, message.error)
-                self.tuner.failed(message, now_s)
-            case tuner_wire.TunerHeartbeat():
-                pass
-
     def _on_death(self, worker_idx: int | None, now_s: float) -> None:
         if worker_idx is not None:
             if not self.scheduler.workers[worker_idx].dismissed:
@@ -357,26 +334,10 @@ class Coordinator:
                 case todo.BatchDivided(batch_no):
                     self.publishing.divided(batch_no)
                 case todo.GenerationPublished(generation):
-                    self._published(generation)
+                    self.building.published(generation)
                 case todo.UnlinkSegment(segment):
                     unlink_segment(segment)
-
-    def _published(self, generation: int) -> None:
-        self.resources.count.add("generations", 1)
-        base_rows = self.scheduler.generations[generation].base_counts[0]
-        self.tuner.policy.published(base_rows, time.monotonic())
-        give_back_memory()
-
-    def _catalogue_changed(self) -> None:
-        rows, removed = self.resources.catalogue.counts().rows, self.registry.removed_count
-        self.tuner.policy.changed(rows, time.monotonic(), removed - self._removed_seen)
-        self._removed_seen = removed
-
-    def _fold(self, now_s: float) -> None:
-        counts, pending = self.resources.catalogue.counts(), self.scheduler.pending is not None
-        request = self.tuner.fold(counts, self.registry.version, pending, now_s)
-        if request is not None:
-            self.backend.send_tuner(request)
+                    self.building.unlinked(segment)
 
     def _tell_ready(self) -> None:
         if self._on_ready is not None and all(worker.ready for worker in self.scheduler.workers.values()):

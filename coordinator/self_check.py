@@ -52,7 +52,7 @@ class SelfCheck:
         rows: list[int] = batch.merged.rows[first:stop].tolist()
         counts = batch.counts
         moment = (counts.rows, counts.windows, batch.version, batch.now_us)
-        return Check(event_idx, rows, *moment, self.row_count)
+        return Check(event_idx, rows, *moment, self.row_count, batch.catalogue.name)
 
     def told(self, message: SampleTaken) -> None:
         """Count a check; a difference is an alarm."""

@@ -25,7 +25,7 @@ from pubsub_cluster.coordinator.items import (
     window_given,
 )
 from pubsub_cluster.coordinator.metadata import encode_metadata
-from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
+from pubsub_cluster.coordinator.store import ADDED, SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.change_items import ChangeItem
 from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import (
@@ -35,7 +35,7 @@ from pubsub_cluster.language.errors import (
     SegmentError,
     UnknownIdError,
 )
-from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.limits import Limits, check_limit
 from pubsub_cluster.language.normalise import normalise
 from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
@@ -84,6 +84,8 @@ class Staging:
         What is known of the subscription of a row and an id.
     ensure_room : callable
         Raises unless the catalogue can hold that many more items beside what it holds.
+    count_live : callable
+        How many subscriptions batches see now.
 
     Attributes
     ----------
@@ -99,6 +101,7 @@ class Staging:
         named: Callable[[Sequence[int]], tuple[list[int], list[str]]],
         live_of: Callable[[int, str], Live],
         ensure_room: Callable[[CatalogueCounts], None],
+        count_live: Callable[[], int],
     ) -> None:
         self.schema = schema
         self.limits = limits
@@ -110,9 +113,10 @@ class Staging:
         self._named = named
         self._live_of = live_of
         self._ensure_room = ensure_room
+        self._count_live, self._staged_live = count_live, 0  # in force, added by staged changes
         self._overlay: dict[str, Change] = {}  # by id: the last staged change
         self._staged: deque[Staged] = deque()
-        self._staged_room = NO_COUNTS  # upper bound of what the staged changes need
+        self.room = NO_COUNTS  # upper bound of what the staged changes need
 
     def subscribe_many(self, items: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
         """Stage new subscriptions, each as `subscribe` does.
@@ -146,7 +150,7 @@ class Staging:
             last = self._staged[-1]
             last.room = CatalogueCounts(*map(add, last.room, room))
         else:
-            self._staged_room = CatalogueCounts(*map(sub, self._staged_room, room))
+            self.room = CatalogueCounts(*map(sub, self.room, room))
         return results
 
     def unsubscribe_many(self, ids: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
@@ -212,18 +216,19 @@ class Staging:
             2 * predicates,
             len(owners) + 1,
         )
-        all_rooms = CatalogueCounts(*map(add, self._staged_room, room))
+        all_rooms = CatalogueCounts(*map(add, self.room, room))
         try:
             self._ensure_room(all_rooms)
         except (LimitError, SegmentError):
             return None
-        self._staged_room = all_rooms
+        self.room = all_rooms
         return room
 
     def _subscribe_plain(
         self, item: ChangeItem, form: Conjunction, expression: bytes, row: int
     ) -> tuple[Change, Answer]:
         """Do what `subscribe` does for an item of the commonest kind; `row` has its id now."""
+        self._check_count()
         name, owner = item.id, DEFAULT_OWNER
         if row >= 0 or name in self._overlay or not name:
             self._new_id(name, 0)  # says what is wrong, or that the last change under this id was a removal
@@ -250,6 +255,7 @@ class Staging:
         CallerError
             When the item is not well formed or its id exists; nothing is changed.
         """
+        self._check_count()
         body = body_of(item, _SUBSCRIBE_KEYS)
         handle = self.next_handle
         subscription_id = self._new_id(body.get("id"), handle)
@@ -299,6 +305,7 @@ class Staging:
 
     def _stage(self, change: Change, form: Form | None, room: CatalogueCounts = NO_COUNTS) -> None:
         self.next_version += 1
+        self._staged_live += ADDED[change.operation]
         self._overlay[change.subscription_id] = change
         self._staged.append(Staged(change, form, room))
 
@@ -356,10 +363,14 @@ class Staging:
     def _take_room(self, change: Change, form: Form) -> CatalogueCounts:
         """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""
         room = room_at_most(change, form)
-        all_rooms = CatalogueCounts(*map(add, self._staged_room, room))
+        all_rooms = CatalogueCounts(*map(add, self.room, room))
         self._ensure_room(all_rooms)
-        self._staged_room = all_rooms
+        self.room = all_rooms
         return room
+
+    def _check_count(self) -> None:
+        count, limit = self._count_live() + self._staged_live + 1, self.limits.subscriptions_max
+        check_limit("subscriptions_max", count, limit, "live subscriptions", "Unsubscribe some.")
 
     def take(self, change_count: int) -> list[Staged]:
         """Return the next `change_count` staged changes, which are durable; `settle` them when applied."""
@@ -372,16 +383,18 @@ class Staging:
         overlay = self._overlay
         for entry in staged:
             change = entry.change
+            self._staged_live -= ADDED[change.operation]
             if overlay.get(change.subscription_id) is change:
                 del overlay[change.subscription_id]
         rooms = [entry.room for entry in staged if entry.room is not NO_COUNTS]
         taken = map(sum, zip(NO_COUNTS, *rooms, strict=True))
-        self._staged_room = CatalogueCounts(*map(sub, self._staged_room, taken))
+        self.room = CatalogueCounts(*map(sub, self.room, taken))
 
     def forget(self, version: int) -> None:
         """Forget everything staged: the store could not keep it; `version` is the last one in force."""
         self._staged.clear()
-        self._staged_room = NO_COUNTS
+        self.room = NO_COUNTS
+        self._staged_live = 0
         self._overlay.clear()
         self.next_version = version + 1
         # Handles are never reused, so the ones given to the forgotten changes stay unused.

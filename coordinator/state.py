@@ -10,8 +10,10 @@ Rules of the file
   that was the suspect in two deaths of the same shard is refused as poison.
 - A batch is bound to the team of its acceptance too (`coordinator.team`): a resize to another number of
   shards starts another team, which takes over when all its workers are ready.
-- A generation becomes current when every ready worker has it mapped. It is dropped and unlinked when
-  it is not current, no worker is about to map it, and no unanswered batch is bound to it; never before.
+- A generation becomes current when every ready worker has it mapped, and its rows are the catalogue's: one
+  over a new catalogue segment, an *epoch*, is held until the runtime lets it go. It is dropped and unlinked
+  when it is not current, no worker is about to map it, and no unanswered batch is bound to it; never before.
+  A catalogue is unlinked with the last generation over it.
 """
 
 from __future__ import annotations
@@ -20,18 +22,17 @@ import msgspec
 
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import Generation
+from pubsub_cluster.coordinator.generations import Generations
 from pubsub_cluster.coordinator.instructions import (
     BatchDivided,
     BatchDone,
     BatchRefused,
     DiscardPages,
-    GenerationPublished,
     Instruction,
     KillWorker,
     Resized,
     SendWorker,
     SpawnWorker,
-    UnlinkSegment,
     WorkerGone,
 )
 from pubsub_cluster.coordinator.team import Crew, Running, Team, Worker
@@ -60,7 +61,7 @@ class Batch(msgspec.Struct):
     error: PubSubError | None = None
 
 
-class Scheduler:
+class Scheduler(Generations):
     """Schedules batches on workers and generations over their lives.
 
     Parameters
@@ -70,18 +71,22 @@ class Scheduler:
         A worker with a task that has not been heard of for so long is killed.
     worker_silence_s : float
         So is one without a task; never sooner than one with.
+    catalogue : str
+        The first epoch's segment.
     """
 
     def __init__(
-        self, shards: int, replicas: int, task_timeout_s: float, worker_silence_s: float = 10.0
+        self,
+        shards: int,
+        replicas: int,
+        task_timeout_s: float,
+        worker_silence_s: float = 10.0,
+        catalogue: str = "",
     ) -> None:
         self.task_timeout_s = task_timeout_s
         self.idle_silence_s = max(task_timeout_s, worker_silence_s)
         self.crew = Crew(shards, replicas)
-        self.workers = self.crew.workers
-        self.generations = {0: Generation(0, None, (), 0)}
-        self.current = 0
-        self.pending: int | None = None
+        super().__init__(self.crew.workers, catalogue)
         self.batches: dict[int, Batch] = {}
         self._next_task_id = 1
         self._next_batch_no = 1
@@ -105,21 +110,20 @@ class Scheduler:
         if worker.dismissed:
             return []
         worker.greeted, worker.heard_at_s = True, now_s
-        worker.attached = {0}
+        worker.attached, worker.attaching = set(), {0}  # the empty layout, over the catalogue of the setup
         worker.free_slots = list(range(TASKS_PER_WORKER_MAX))
         worker.tell(now_s, "hello")
         out: list[Instruction] = [SendWorker(worker_idx, setup)]
-        out += [
-            self._attach(worker, self.generations[number]) for number in sorted(self.generations) if number
-        ]
-        return out
+        return out + self._attach_all(worker)
 
     def worker_ready(self, worker_idx: int, now_s: float) -> list[Instruction]:
         """Kernels are compiled; the worker takes tasks."""
         worker = self.workers[worker_idx]
         worker.ready, worker.heard_at_s = not worker.dismissed, now_s
+        worker.attaching.discard(0)
+        worker.attached.add(0)
         worker.tell(now_s, "ready")
-        return self._advance() + self._schedule(now_s)
+        return self._advance() + self._retire() + self._schedule(now_s)
 
     def worker_heard(self, worker_idx: int, now_s: float) -> None:
         """Any sign of life."""
@@ -226,17 +230,15 @@ class Scheduler:
         base_counts: wire.Counts,
         version: int,
         partition_cost: list[float],
+        new_catalogue: str = "",
     ) -> list[Instruction]:
-        """A generation is complete in its segment: have it mapped by everybody."""
-        if number <= max(self.generations):
-            raise AssertionError(f"generation {number} is not new; known {sorted(self.generations)}")
-        generation = Generation(number, segment, base_counts, version, partition_cost)
-        self.generations[number] = generation
-        self.pending = number
-        out: list[Instruction] = [
-            self._attach(worker, generation) for worker in self.workers.values() if worker.greeted
-        ]
-        return out + self._advance()
+        """A generation is complete in its segment: have it mapped by everybody.
+
+        One over a new catalogue is held until `let_go` or `withdraw`.
+        """
+        catalogue = new_catalogue or self.generations[self.current].catalogue
+        generation = Generation(number, segment, base_counts, version, partition_cost, catalogue)
+        return self._await(generation, bool(new_catalogue)) + self._advance()
 
     def layout_attached(self, worker_idx: int, number: int, now_s: float) -> list[Instruction]:
         """A worker has mapped a generation."""
@@ -247,40 +249,18 @@ class Scheduler:
         worker.tell(now_s, f"attached {number}")
         return self._advance() + self._retire() + self._schedule(now_s)
 
-    def _attach(self, worker: Worker, generation: Generation) -> SendWorker:
-        shard_of_partition = generation.shard_of_partition(worker.team.shards)
-        mine = bytes(1 if shard == worker.shard_idx else 0 for shard in shard_of_partition)
-        message = wire.AttachLayout(generation.number, generation.segment or "", generation.base_counts, mine)
-        worker.attaching.add(generation.number)
-        return SendWorker(worker.worker_idx, message)
+    def let_go(self) -> list[Instruction]:
+        """The rows of the generation that was held are the catalogue's now."""
+        self.is_held = False
+        return self._advance()
+
+    def withdraw(self) -> list[Instruction]:
+        """The generation that was held will never be used."""
+        self.pending, self.is_held = None, False
+        return self._retire()
 
     def _advance(self) -> list[Instruction]:
         return self._publish_if_attached() + self._take_over()
-
-    def _publish_if_attached(self) -> list[Instruction]:
-        if self.pending is None:
-            return []
-        ready = [worker for worker in self.workers.values() if worker.ready]
-        if not ready or not all(self.pending in worker.attached for worker in ready):
-            return []
-        self.current, self.pending = self.pending, None
-        return [GenerationPublished(self.current), *self._retire()]
-
-    def _retire(self) -> list[Instruction]:
-        out: list[Instruction] = []
-        for number, generation in list(self.generations.items()):
-            if number in (0, self.current, self.pending) or generation.bound_batches:
-                continue
-            if any(number in worker.attaching for worker in self.workers.values()):
-                continue  # told to map it, and not yet heard of: the name must still be there
-            del self.generations[number]
-            for worker in self.workers.values():
-                if worker.greeted:
-                    worker.attached.discard(number)
-                    out.append(SendWorker(worker.worker_idx, wire.DropLayout(number)))
-            if generation.segment:
-                out.append(UnlinkSegment(generation.segment))
-        return out
 
     # ---- batches -------------------------------------------------------------------------------
 

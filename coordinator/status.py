@@ -72,6 +72,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "generation": scheduler.current,
         "subscriptions": coordinator.registry.live_count,
         "rows": counts.rows,
+        "epochs": {"moves": coordinator.building.epochs.moves, **coordinator.building.epochs.last},
         "delta_rows": counts.rows - (base[0] if base else 0),
         "batches_open": len(coordinator.batches.open),
         "chunks_free": resources.slab.free_count,

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pubsub_cluster.coordinator.folding import FoldPolicy
-from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.catalogue import CatalogueWriter
+from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH
 from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
 SAMPLE_INTERVAL_S = 0.25
 RESPAWN_DELAY_S = 0.5
 FAILURE_PAUSE_S_MAX = 60.0
+EPOCH_PAUSE_S_MAX = 600.0
 SILENCE_S_MAX = 30.0  # idle, it speaks every second
 BUILD_S_MAX = 900.0
 HISTORY_LENGTH = 64
@@ -30,6 +32,7 @@ class Build:
     generation: int
     reason: str
     started_s: float
+    epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -50,8 +53,10 @@ class TunerDesk:
     sampled_at_s: float = 0.0
     building: Build | None = None
     next_generation: int = 1
+    next_epoch: int = FIRST_EPOCH + 1
     restarts: int = 0
     failures: int = 0
+    epoch_failures: int = 0
     paused_until_s: float = 0.0
     heard_at_s: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -74,17 +79,25 @@ class TunerDesk:
         chunk_idx, self.lent_chunk = self.lent_chunk, None
         return chunk_idx
 
-    def fold(self, counts: CatalogueCounts, version: int, pending: bool, now_s: float) -> wire.Fold | None:
-        """Return the request for a new generation if one is due; `pending`: one is still being attached."""
+    def fold(
+        self, catalogue: CatalogueWriter, version: int, now_us: int, pending: bool, now_s: float
+    ) -> wire.Fold | None:
+        """Return the request for a new generation if one is due; `pending`: one is still being attached.
+
+        It comes with a new epoch when enough of the catalogue is dead at `version`, or over at `now_us`.
+        """
         if not self.ready or self.building is not None or pending or now_s < self.paused_until_s:
             return None
         reason = self.policy.reason(now_s)
         if reason is None:
             return None
-        self.building = Build(self.next_generation, reason, now_s)
+        epoch = self.next_epoch if self.policy.reclaims(now_s) else 0
+        self.building = Build(self.next_generation, reason, now_s, epoch)
         self.next_generation += 1
+        self.next_epoch += bool(epoch)
         self.policy.started()
-        return wire.Fold(self.building.generation, tuple(counts), version)
+        counts = tuple(catalogue.counts())
+        return wire.Fold(self.building.generation, counts, version, catalogue.name, epoch, now_us)
 
     def built(self, message: wire.Built, now_s: float) -> None:
         """A generation is complete; remember how it came about."""
@@ -96,6 +109,7 @@ class TunerDesk:
             "reason": build.reason if build else "",
             "seconds": round(now_s - build.started_s, 3) if build else 0.0,
             "version": message.version,
+            "epoch": build.epoch if build else 0,
             **message.summary,
         }
         brief = {name: value for name, value in record.items() if name != "tables"}
@@ -103,11 +117,25 @@ class TunerDesk:
         self.summary = record
 
     def failed(self, message: wire.BuildFailed, now_s: float) -> None:
-        """No generation; it will be tried again, later each time."""
+        """No generation; it will be tried again, later each time.
+
+        One that came with an epoch is tried without: what is dead waits, matching does not.
+        """
+        if self.building is None or self.building.epoch:
+            self._pause_epochs(now_s)
+        else:
+            self._pause(now_s)
         self.building = None
-        self._pause(now_s)
         record = {"generation": message.generation, "error": message.error}
         self.history = [*self.history[1 - HISTORY_LENGTH :], record]
+
+    def moved(self) -> None:
+        """A new epoch is in force."""
+        self.epoch_failures = 0
+
+    def _pause_epochs(self, now_s: float) -> None:
+        self.epoch_failures += 1
+        self.policy.reclaim_from_s = now_s + min(EPOCH_PAUSE_S_MAX, 5.0 * 2.0**self.epoch_failures)
 
     def _pause(self, now_s: float) -> None:
         self.failures += 1
@@ -125,8 +153,13 @@ class TunerDesk:
         """The process is gone; return the chunk that it had borrowed."""
         if self.building is not None:
             self._pause(now_s)
+            if self.building.epoch:
+                self._pause_epochs(now_s)
             # Its name is known, so a half-written segment does not outlive its writer.
             unlink_segment(str(SegmentName(self.owner, "layout", self.building.generation)))
+            for kind in ("catalogue", "moved"):
+                if self.building.epoch:
+                    unlink_segment(str(SegmentName(self.owner, kind, self.building.epoch)))
             self.policy.asked = True
         self.building = None
         self.ready = False

@@ -45,6 +45,21 @@ def test_dead_rows_are_folded_away() -> None:
     assert policy.reason(100.0) is None
 
 
+def test_dead_rows_are_reclaimed_when_they_are_many_or_nothing_else_is_going_on() -> None:
+    policy = built(30_000)
+    policy.changed(30_000, 10.0, dead_rows=9_000)
+    assert policy.reason(10.1) is None
+    assert policy.reason(13.0) == "dead rows to reclaim"
+    policy.changed(30_000, 10.0, dead_rows=10_000)
+    assert policy.reason(10.1) == "dead rows to reclaim"
+    policy.reclaim_from_s = 20.0  # the last try failed
+    assert not policy.reclaims(19.0) and policy.reclaims(20.0)
+    policy.changed(1_000, 10.0, dead_rows=1)
+    assert not policy.reclaims(100.0), "not worth a copy"
+    policy.asked = True
+    assert policy.reclaims(100.0)
+
+
 def test_statistics_are_renewed_as_long_as_events_come() -> None:
     policy = built(1_000, sample=0)
     policy.sample_count = 500

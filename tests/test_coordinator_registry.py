@@ -107,7 +107,7 @@ def test_items_as_they_are_received_give_what_items_alone_give() -> None:
     one.apply(changes)
     many.apply(changes)
     assert content(many) == content(one)
-    assert many._staging._staged_room == NO_COUNTS
+    assert many._staging.room == NO_COUNTS
     updates = [{**item, "id": "a"} for item in ITEMS]
     expected = told([staged_alone(one, item, "update") for item in updates])
     assert told(many.stage_many(Op.UPDATE, as_received(Op.UPDATE, updates))) == expected
@@ -134,7 +134,7 @@ def test_refused_items_leave_no_room_behind() -> None:
     (refused,) = registry.stage_many(Op.SUBSCRIBE, items)
     assert isinstance(refused, DuplicateIdError)
     registry.apply(1)
-    assert registry._staging._staged_room == NO_COUNTS
+    assert registry._staging.room == NO_COUNTS
 
 
 def test_items_that_do_not_fit_together_are_judged_one_by_one() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -52,7 +53,8 @@ class FakeWorker:
 class SchedulerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.scheduler = Scheduler(SHARDS, REPLICAS, task_timeout_s=10.0)
+        self.scheduler = Scheduler(SHARDS, REPLICAS, task_timeout_s=10.0, catalogue="catalogue1")
+        self.epoch_of = {0: 1}  # by generation
         self.now_s = 0.0
         self.workers: dict[int, FakeWorker | None] = {}
         self.to_spawn: set[int] = set()
@@ -110,10 +112,16 @@ class SchedulerMachine(RuleBasedStateMachine):
                         assert not worker.ready or generation in worker.attached, idx
                     self.published.append(generation)
                 case UnlinkSegment(segment):
+                    self.unlinked.add(segment)
+                    if segment.startswith("catalogue"):
+                        epoch = int(segment.removeprefix("catalogue"))
+                        bound = {self.epoch_of[generation] for generation in self.open.values()}
+                        assert epoch not in bound, "a catalogue unlinked under an unanswered batch"
+                        assert epoch != self.epoch_of[self.published[-1]]
+                        continue
                     number = int(segment.removeprefix("layout"))
                     assert number not in self.open.values(), "unlinked under an unanswered batch"
                     assert number != self.published[-1]
-                    self.unlinked.add(segment)
                 case KillWorker(worker_idx):
                     self.die(worker_idx)
                 case WorkerGone(worker_idx):
@@ -165,7 +173,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.to_spawn.discard(worker_idx)
             self.workers[worker_idx] = FakeWorker()
             self.scheduler.worker_spawned(worker_idx, self.now_s)
-            self.carry_out(self.scheduler.worker_hello(worker_idx, SETUP, self.now_s))
+            setup = msgspec.structs.replace(SETUP, catalogue_segment=self.catalogue())
+            self.carry_out(self.scheduler.worker_hello(worker_idx, setup, self.now_s))
+
+    def catalogue(self) -> str:
+        return f"catalogue{self.epoch_of[self.published[-1]]}"
 
     @precondition(lambda self: len(self.open) < 6)
     @rule(is_group=st.booleans())
@@ -184,10 +196,24 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.carry_out(instructions)
 
     @precondition(lambda self: self.scheduler.pending is None)
-    @rule()
-    def build(self) -> None:
+    @rule(is_epoch=st.booleans())
+    def build(self, is_epoch: bool) -> None:
         number, self.next_generation = self.next_generation, self.next_generation + 1
-        self.carry_out(self.scheduler.layout_built(number, f"layout{number}", (0,), 0, [1.0, 2.0, 3.0]))
+        epoch = number + 1 if is_epoch else self.epoch_of[self.published[-1]]
+        self.epoch_of[number] = epoch
+        built = (number, f"layout{number}", (0,), 0, [1.0, 2.0, 3.0])
+        self.carry_out(self.scheduler.layout_built(*built, f"catalogue{epoch}" if is_epoch else ""))
+
+    @precondition(lambda self: self.scheduler.is_held)
+    @rule(is_given_up=st.booleans())
+    def move(self, is_given_up: bool) -> None:
+        held = self.scheduler.pending
+        assert held is not None and held not in self.published
+        if is_given_up:
+            self.carry_out(self.scheduler.withdraw())
+        elif self.scheduler.is_mapped:
+            self.carry_out(self.scheduler.let_go())
+            assert self.published[-1] == held, "the catalogue has moved and its generation is not in force"
 
     @rule(worker_idx=st.integers(0, WORKERS_MAX - 1), page_count=st.integers(1, 3), refuse=st.booleans())
     def deliver(self, worker_idx: int, page_count: int, refuse: bool) -> None:
@@ -201,9 +227,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.now_s += 0.01
         match message:
             case wire.Setup():
+                assert message.catalogue_segment not in self.unlinked, "setup with an unlinked catalogue"
                 self.carry_out(self.scheduler.worker_ready(worker_idx, self.now_s))
             case wire.AttachLayout(generation):
                 assert f"layout{generation}" not in self.unlinked, "attach of an unlinked segment"
+                assert message.catalogue_segment == f"catalogue{self.epoch_of[generation]}"
+                assert message.catalogue_segment not in self.unlinked, "attach of an unlinked catalogue"
                 self.carry_out(self.scheduler.layout_attached(worker_idx, generation, self.now_s))
             case wire.DropLayout():
                 pass
@@ -284,17 +313,21 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert generation in self.scheduler.generations
 
     def teardown(self) -> None:
+        if self.scheduler.is_held:
+            self.carry_out(self.scheduler.withdraw())
         for _ in range(200):
             for worker_idx in range(WORKERS_MAX + 8):
                 self.spawn_if_due(worker_idx)
                 self.deliver_next(worker_idx, 1)
         assert not self.open, "a batch was never answered"
-        live = {0, self.published[-1]}
+        live = {self.published[-1]} | ({0} if self.catalogue() == "catalogue1" else set())
         assert set(self.scheduler.generations) == live, "an old generation was never given back"
         crew = self.scheduler.crew
         assert (crew.team.shards, crew.team.replica_count) == self.wanted, "a resize never came to its end"
         assert crew.teams == [crew.team] and not crew.leaving
         assert sorted(crew.workers) == sorted(worker.worker_idx for worker in crew.team.members)
+        made = {f"catalogue{epoch}" for epoch in self.epoch_of.values()}
+        assert made - self.unlinked == {self.catalogue()}, "an old catalogue was never given back"
 
 
 SchedulerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)

@@ -70,10 +70,13 @@ def test_generations_and_empty_batches() -> None:
     assert engine.match(raw_batch([]), 1, counts).event_offsets.tolist() == [0]
     assert engine.match(raw_batch([]), 0, counts).event_offsets.tolist() == [0]
     engine.drop_layout(1)
-    engine.drop_layout(0)
+    engine.drop_layout(1)
     with pytest.raises(ClusterError, match="generation"):
         engine.match(raw_batch([{}]), 1, counts)
     assert len(engine.match(raw_batch([{}]), 0, counts).rows) == 2
+    engine.drop_layout(0)
+    with pytest.raises(ClusterError, match="generation"):
+        engine.match(raw_batch([{}]), 0, counts)
 
 
 def test_inputs_of_any_memory_layout() -> None:

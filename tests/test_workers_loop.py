@@ -27,11 +27,12 @@ def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
         match_batch=lambda *_: result,
         observe=lambda *_: Observation(1, np.zeros((1, 1), np.int64)),
     )
+    visibility = SimpleNamespace(keep=lambda *_: result)
     parts = {
         "setup": SETUP,
         "slab": SimpleNamespace(read=lambda chunk_idx: ({}, [])),
         "engine": engine,
-        "visibility": SimpleNamespace(keep=lambda *_: result),
+        "catalogues": SimpleNamespace(of=lambda _: SimpleNamespace(visibility=visibility)),
         "slots": SimpleNamespace(page_rows_max=8, page_events_max=8, write_page=lambda *_: None),
         "counters": SimpleNamespace(add=lambda *_: None),
     }

@@ -26,7 +26,7 @@ SETUP = wire.Setup(0, 1, "c", "s", "r", "n", 0, {}, {})
 def test_a_task_with_three_pages_waits_to_be_continued() -> None:
     machine = WorkerMachine()
     assert machine.receive(SETUP) == [Configure(SETUP)]
-    attach = wire.AttachLayout(3, "l", (), b"")
+    attach = wire.AttachLayout(3, "l", (), b"", "c")
     assert machine.receive(attach) == [MapLayout(attach)]
     first, second = wire.Task(1, 3, (), 0, 0, 0, 4), wire.Task(2, 3, (), 0, 0, 1, 5)
     assert machine.receive(first) == [Match(first)]

@@ -23,16 +23,23 @@ def test_attached_is_said_after_the_last_slice() -> None:
     swap = SwapWork()
     assert not swap.is_pending and swap.work() == []
     first, second = wire.LayoutAttached(1, []), wire.LayoutAttached(2, [])
-    swap.add(first, engine, (1, 2))
+    swap.add(first, engine, (1, 2), "c1")
     assert swap.is_pending
     assert swap.work() == [first] and not asked
     newest = NO_COUNTS._replace(rows=9)
-    swap.saw(newest, 7)
-    swap.saw(NO_COUNTS._replace(rows=8), 5)
-    swap.add(second, engine, (1, 2))
+    swap.saw("c1", newest, 7)
+    swap.saw("c1", NO_COUNTS._replace(rows=8), 5)
+    swap.add(second, engine, (1, 2), "c1")
     assert [swap.work() for _ in range(3)] == [[], [], [second]]
     assert asked == 3 * [(2, newest, 1, 2, 7, SLICE_ROWS)]
     assert not swap.is_pending
+    third = wire.LayoutAttached(3, [])
+    swap.add(third, engine, (1, 2), "c2")
+    assert swap.work() == [third] and len(asked) == 3, "counts of another epoch say nothing of this one's rows"
+    swap.saw("c2", NO_COUNTS._replace(rows=2), 9)
+    swap.add(third, engine, (1, 2), "c2")
+    swap.work()
+    assert asked[3:] == [(3, NO_COUNTS._replace(rows=2), 1, 2, 9, SLICE_ROWS)]
 
 
 def test_a_prepared_delta_answers_like_any_other() -> None:

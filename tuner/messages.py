@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.language.limits import INT64_MIN
 
 Counts: TypeAlias = tuple[int, ...]
 
@@ -21,7 +22,6 @@ class TunerHello(msgspec.Struct, tag="tuner_hello", frozen=True):
 class TunerSetup(msgspec.Struct, tag="tuner_setup", frozen=True):
     """Coordinator: the segments to read, and whose name new segments carry."""
 
-    catalogue_segment: str
     slab_segment: str
     cluster_id: str
     owner_pid: int
@@ -42,7 +42,7 @@ class Measured(msgspec.Struct, tag="measured", frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What was answered to one event of a batch: the catalogue rows, and the moment it was matched at.
+    """What was answered to one event of a batch: rows of a catalogue, and the moment it was matched at.
 
     `row_count` rows of the `total_rows` are to be compared; the first `window_count` windows were there then.
     """
@@ -54,6 +54,7 @@ class Check(msgspec.Struct, frozen=True):
     version: int
     now_us: int
     row_count: int
+    catalogue_segment: str
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -86,15 +87,25 @@ class SampleTaken(msgspec.Struct, tag="sample_taken", frozen=True):
 
 
 class Fold(msgspec.Struct, tag="fold", frozen=True):
-    """Coordinator: build `generation` from the catalogue as of (counts, version)."""
+    """Coordinator: build `generation` from this catalogue as of (counts, version).
+
+    With an `epoch`, copy what is live at `version` into a new catalogue of that number first, without what
+    was over at `now_us`, and build the generation over that.
+    """
 
     generation: int
     counts: Counts
     version: int
+    catalogue_segment: str
+    epoch: int = 0
+    now_us: int = INT64_MIN
 
 
 class Built(msgspec.Struct, tag="built", frozen=True):
-    """Tuner: the generation is complete in `segment`; the coordinator owns it from here."""
+    """Tuner: the generation is complete in `segment`; the coordinator owns it from here.
+
+    With a new epoch, `counts` are those of the new catalogue and `moved_segment` tells where everything went.
+    """
 
     generation: int
     segment: str
@@ -102,6 +113,8 @@ class Built(msgspec.Struct, tag="built", frozen=True):
     version: int
     partition_cost: list[float]
     summary: dict[str, Any]
+    catalogue_segment: str = ""
+    moved_segment: str = ""
 
 
 class BuildFailed(msgspec.Struct, tag="build_failed", frozen=True):
@@ -160,6 +173,12 @@ class Tune(msgspec.Struct, tag="tune", frozen=True):
     is_frozen: bool
 
 
+class DropCatalogue(msgspec.Struct, tag="drop_catalogue", frozen=True):
+    """Coordinator: this catalogue has had its day; let go of its segment."""
+
+    segment: str
+
+
 class TunerHeartbeat(msgspec.Struct, tag="tuner_heartbeat", frozen=True):
     """Tuner: alive and idle."""
 
@@ -168,7 +187,7 @@ class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
     """Coordinator: leave."""
 
 
-ToTuner: TypeAlias = TunerSetup | Sample | Tune | Fold | TunerShutdown
+ToTuner: TypeAlias = TunerSetup | Sample | Tune | Fold | DropCatalogue | TunerShutdown
 FromTuner: TypeAlias = TunerHello | TunerReady | Measured | SampleTaken | Built | BuildFailed | TunerHeartbeat
 
 encode = msgspec.msgpack.encode

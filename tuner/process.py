@@ -20,15 +20,17 @@ from pubsub_cluster.language.errors import ClusterError, PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.catalogue_store import rows_for
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import layout_lengths, move_layout
 from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, leave, take_turns, tie_to_parent
 from pubsub_cluster.shm.memory import give_back_memory
-from pubsub_cluster.shm.owner import Owner
+from pubsub_cluster.shm.owner import Owner, unlink_segment
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
+from pubsub_cluster.tuner.epochs import Catalogues, write_epoch
 from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
@@ -84,6 +86,9 @@ class TunerLoop:
                 case wire.Fold():
                     self._fold(message)
                     give_back_memory()
+                case wire.DropCatalogue(segment):
+                    self._catalogues.drop(segment)
+                    give_back_memory()
                 case wire.TunerShutdown():
                     self._context.destroy(linger=0)
                     return 0
@@ -92,11 +97,11 @@ class TunerLoop:
         self._setup = setup
         self._limits = Limits(**setup.limits)
         self._schema = Schema.from_json(setup.schema)
-        self._catalogue = CatalogueReader.attach(setup.catalogue_segment)
+        self._catalogues = Catalogues()
         self._slab = SlabReader.attach(setup.slab_segment)
         self._owner = Owner(setup.cluster_id, setup.owner_pid, setup.owner_start_ticks)
         self._events = EventSample()
-        self._live = LiveTables()
+        self._live, self._live_over = LiveTables(), ""
         self._say(wire.TunerReady())
 
     @fault_point("tuner.sample")
@@ -110,7 +115,8 @@ class TunerLoop:
             event_count = raw.event_count
             if lent.check is not None and lent.check.event_idx not in raw.refused:
                 values = event_values(raw, lent.check.event_idx)
-                checked_rows, differences = check_event(self._catalogue, values, lent.check, self._random)
+                catalogue = self._catalogues.of(lent.check.catalogue_segment)
+                checked_rows, differences = check_event(catalogue, values, lent.check, self._random)
         except PubSubError as error:
             log.warning("batch not sampled: %s", error)
         held_count = self._events.event_count
@@ -119,11 +125,12 @@ class TunerLoop:
     @fault_point("tuner.fold")
     def _fold(self, request: wire.Fold) -> None:
         started_s = time.perf_counter()
+        made: list[str] = []  # segments of a new epoch
         try:
-            counts = CatalogueCounts(*request.counts)
+            catalogue, counts = self._source(request, made)
             self._live.thresholds, self._live.is_frozen = self._thresholds, self._is_frozen
             arrays = build_layout(
-                self._catalogue,
+                catalogue,
                 counts,
                 request.version,
                 self._events,
@@ -134,7 +141,7 @@ class TunerLoop:
             )
             built_s = time.perf_counter()
             cost: list[float] = arrays.partition_cost.tolist()
-            summary = summarise(arrays, self._catalogue.attribute_name)
+            summary = summarise(arrays, catalogue.attribute_name)
             columns, lengths = list(arrays), layout_lengths(arrays)
             del arrays
             segment = move_layout(columns, lengths, request.generation, self._owner)
@@ -142,13 +149,16 @@ class TunerLoop:
                 "constants": (self._constants or DEFAULT_CONSTANTS)._asdict(),
                 "constants_measured": self._constants is not None,
                 "tables_chosen_anew": self._live.reason,
-                "decisions": self._told(),
+                "decisions": self._told(catalogue),
                 "sampled_events": self._events.event_count,
                 "build_ms": round((built_s - started_s) * 1_000),
                 "write_ms": round((time.perf_counter() - built_s) * 1_000),
             }
         except Exception as error:  # the generation in force stays; the coordinator records why
             log.exception("generation %d could not be built", request.generation)
+            for name in made:
+                unlink_segment(name)
+                self._catalogues.drop(name)
             shown = (
                 error
                 if isinstance(error, PubSubError)
@@ -158,12 +168,27 @@ class TunerLoop:
             return
         name = segment.name
         segment.close()
-        self._say(wire.Built(request.generation, name, request.counts, request.version, cost, summary))
+        built = (request.generation, name, tuple(counts), request.version, cost, summary)
+        self._say(wire.Built(*built, *made))
 
-    def _told(self) -> list[dict[str, Any]]:
+    def _source(self, request: wire.Fold, made: list[str]) -> tuple[CatalogueReader, CatalogueCounts]:
+        """Return what the generation is built from; the names of segments of a new epoch go to `made`."""
+        catalogue, counts = self._catalogues.of(request.catalogue_segment), CatalogueCounts(*request.counts)
+        if self._live_over != request.catalogue_segment:
+            self._live, self._live_over = LiveTables(), request.catalogue_segment
+        if not request.epoch:
+            return catalogue, counts
+        rows_max, moment = rows_for(self._limits.subscriptions_max), (request.version, request.now_us)
+        epoch = write_epoch(catalogue, counts, moment, rows_max, request.epoch, self._owner)
+        made += [epoch.catalogue_segment, epoch.moved_segment]
+        self._catalogues.add(epoch)
+        self._live, self._live_over = LiveTables(), epoch.catalogue_segment  # they know clauses by number
+        return epoch.reader, epoch.counts
+
+    def _told(self, catalogue: CatalogueReader) -> list[dict[str, Any]]:
         """Return the last decisions, as the coordinator records them."""
         decisions = self._live.decisions[-DECISIONS_TOLD_MAX:]
-        return [told(decision, self._catalogue.attribute_name) for decision in decisions]
+        return [told(decision, catalogue.attribute_name) for decision in decisions]
 
     def _measure(self) -> None:
         """Measure the machine's constants once, beside everything else, and tell them."""

@@ -92,24 +92,26 @@ class MatchEngine:
         layout: LayoutView,
         base_counts: CatalogueCounts | None = None,
         partition_mine: U1 | None = None,
+        catalogue: CatalogueReader | None = None,
     ) -> None:
-        """Make a layout known; generation 0, the empty one, always is.
+        """Make a layout known; generation 0, the empty one, is from the start.
 
         Parameters
         ----------
-        generation : int
-        layout : LayoutView
+        generation, layout : int, LayoutView
         base_counts : CatalogueCounts, optional
             What the layout covers; its own statement by default.
         partition_mine : uint8[P], optional
             1 for each partition to match; all by default.
+        catalogue : CatalogueReader, optional
+            Whose rows; the last one by default.
         """
+        self._catalogue = catalogue or self._catalogue
         self._attach(generation, layout, (base_counts or layout.counts).rows, partition_mine)
 
     def drop_layout(self, generation: int) -> None:
         """Forget a layout; an unknown generation is no error."""
-        if generation != EMPTY_GENERATION:
-            self._generations.pop(generation, None)
+        self._generations.pop(generation, None)
 
     def prepare(
         self,

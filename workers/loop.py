@@ -14,7 +14,7 @@ import zmq
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
-from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.counters import CounterWriter
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import attach_layout
@@ -23,7 +23,8 @@ from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.workers import messages as wire
 from pubsub_cluster.workers.batch import EventBatch
-from pubsub_cluster.workers.engine import MatchEngine, MatchResult
+from pubsub_cluster.workers.catalogues import Catalogues
+from pubsub_cluster.workers.engine import EMPTY_GENERATION, MatchEngine, MatchResult
 from pubsub_cluster.workers.process import HEARTBEAT_S, PageSpan, cut_pages, error_body, now_us
 from pubsub_cluster.workers.state import (
     Action,
@@ -37,7 +38,6 @@ from pubsub_cluster.workers.state import (
     WritePage,
 )
 from pubsub_cluster.workers.swap import SwapWork
-from pubsub_cluster.workers.visible import Visibility
 
 LOOKUPS_TOLD_MAX = 256
 OBSERVE_INTERVAL_US = 1_000_000
@@ -111,12 +111,15 @@ class WorkerLoop:
                 layout = attach_layout(message.segment)
                 mine = np.frombuffer(message.partition_mine, np.uint8)
                 counts = CatalogueCounts(*message.base_counts)
-                self._engine.attach_layout(message.generation, layout, counts, mine)
+                catalogue = self._catalogues.attach(message.generation, message.catalogue_segment)
+                self._engine.attach_layout(message.generation, layout, counts, mine, catalogue)
                 lookups = self._engine.lookups(message.generation)[:LOOKUPS_TOLD_MAX]
                 shard = self._setup.shard_idx, self._setup.shard_count
-                self._swap.add(wire.LayoutAttached(message.generation, lookups), self._engine, shard)
+                attached = wire.LayoutAttached(message.generation, lookups)
+                self._swap.add(attached, self._engine, shard, message.catalogue_segment)
             case UnmapLayout(generation):
                 self._engine.drop_layout(generation)
+                self._catalogues.drop(generation)
                 give_back_memory()
             case Forget(task_id):
                 del self._answers[task_id]
@@ -132,11 +135,11 @@ class WorkerLoop:
         self._slab = SlabReader.attach(setup.slab_segment)
         self._slots = ResultSlots.attach(setup.results_segment)
         self._counters = CounterWriter.attach(setup.counters_segment, setup.counter_slot)
-        catalogue = CatalogueReader.attach(setup.catalogue_segment)
-        self._engine = MatchEngine(catalogue, self._schema, self._limits)
-        self._visibility = Visibility(catalogue)
+        self._catalogues = Catalogues(setup.catalogue_segment)
+        catalogue = self._catalogues.of(EMPTY_GENERATION)
+        self._engine = MatchEngine(catalogue.reader, self._schema, self._limits)
         self._engine.warm_up(turn=setup.counter_slot)
-        self._visibility.warm_up()
+        catalogue.visibility.warm_up()
         gc.freeze()  # a compiler's modules stay: looking through them would hold a batch up for 0.1 s
         give_back_memory()
         self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
@@ -150,7 +153,8 @@ class WorkerLoop:
             refused = batch.refused
             decoded_us = now_us()
             counts = CatalogueCounts(*task.counts)
-            self._swap.saw(counts, task.version)
+            catalogue = self._catalogues.of(task.generation)
+            self._swap.saw(catalogue.name, counts, task.version)
             result = self._engine.match_batch(
                 batch,
                 task.generation,
@@ -159,7 +163,7 @@ class WorkerLoop:
                 self._setup.shard_count,
                 task.version,
             )
-            result = self._visibility.keep(result, counts, task.version, task.now_us, refused)
+            result = catalogue.visibility.keep(result, counts, task.version, task.now_us, refused)
             matched_us = now_us()
             if matched_us >= self._observe_at_us and task.generation:
                 self._observe_at_us = matched_us + OBSERVE_INTERVAL_US

@@ -39,16 +39,20 @@ class Setup(msgspec.Struct, tag="setup", frozen=True):
 
 
 class AttachLayout(msgspec.Struct, tag="attach", frozen=True):
-    """Coordinator: map this generation; `partition_mine` has a byte per partition, 1 where it is yours."""
+    """Coordinator: map this generation; `partition_mine` has a byte per partition, 1 where it is yours.
+
+    Its rows are those of `catalogue_segment`.
+    """
 
     generation: int
     segment: str
     base_counts: Counts
     partition_mine: bytes
+    catalogue_segment: str
 
 
 class DropLayout(msgspec.Struct, tag="drop", frozen=True):
-    """Coordinator: no batch will ask for this generation again."""
+    """Coordinator: no batch will ask for this generation again; a catalogue goes with its last one."""
 
     generation: int
 

@@ -17,20 +17,31 @@ class SwapWork:
     """The generations that are mapped and not yet said to be attached."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[wire.LayoutAttached, MatchEngine, tuple[int, int]]] = []
-        self._newest: tuple[CatalogueCounts, int] | None = None
+        self._waiting: list[tuple[wire.LayoutAttached, MatchEngine, tuple[int, int], str]] = []
+        self._newest: tuple[str, CatalogueCounts, int] | None = None
 
     @property
     def is_pending(self) -> bool:
         """Whether there is something to do."""
         return bool(self._waiting)
 
-    def saw(self, counts: CatalogueCounts, version: int) -> None:
-        """Take note of what a batch is bound to: generations are made ready for batches like it."""
-        if self._newest is None or counts.rows >= self._newest[0].rows:
-            self._newest = counts, version
+    def saw(self, catalogue: str, counts: CatalogueCounts, version: int) -> None:
+        """Take note of what a batch is bound to: generations are made ready for batches like it.
 
-    def add(self, attached: wire.LayoutAttached, engine: MatchEngine, shard: tuple[int, int]) -> None:
+        Parameters
+        ----------
+        catalogue : str
+            Segment that the counts are of; those of another epoch say nothing of its rows.
+        counts : CatalogueCounts
+        version : int
+        """
+        newest = self._newest
+        if newest is None or newest[0] != catalogue or counts.rows >= newest[1].rows:
+            self._newest = catalogue, counts, version
+
+    def add(
+        self, attached: wire.LayoutAttached, engine: MatchEngine, shard: tuple[int, int], catalogue: str
+    ) -> None:
         """Make a mapped generation ready, then say so.
 
         Parameters
@@ -41,16 +52,18 @@ class SwapWork:
             That has it.
         shard : tuple of (int, int)
             Shard and shard count.
+        catalogue : str
+            Segment that the generation is of.
         """
-        self._waiting.append((attached, engine, shard))
+        self._waiting.append((attached, engine, shard, catalogue))
 
     def work(self) -> list[wire.LayoutAttached]:
         """Do one slice; return what is to be said after it."""
         if not self._waiting:
             return []
-        attached, engine, shard = self._waiting[0]
-        if self._newest is not None:
-            counts, version = self._newest
+        attached, engine, shard, catalogue = self._waiting[0]
+        if self._newest is not None and self._newest[0] == catalogue:
+            _, counts, version = self._newest
             if not engine.prepare(attached.generation, counts, *shard, version, SLICE_ROWS):
                 return []
         del self._waiting[0]

@@ -1,0 +1,102 @@
+"""New generations and epochs: when the tuner is asked for one, and what becomes of what it says."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pubsub_cluster.coordinator.epochs import EpochDesk
+from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.memory import give_back_memory
+from pubsub_cluster.tuner import messages as wire
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.runtime import Coordinator
+
+log = logging.getLogger("pubsub_cluster.coordinator")
+
+
+class BuildingDesk:
+    """The tuner's side of a coordinator.
+
+    Attributes
+    ----------
+    epochs : EpochDesk
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._removed_seen = 0
+        self.epochs = EpochDesk(coordinator.registry, coordinator.scheduler, self._moved, self._failed)
+
+    def told(self, message: wire.FromTuner, now_s: float) -> None:
+        """Take a message of the tuner."""
+        coordinator, tuner = self._coordinator, self._coordinator.tuner
+        match message:
+            case wire.TunerHello():
+                setup = coordinator.resources.tuner_setup(coordinator.config.schema)
+                coordinator.backend.send_tuner(setup)
+            case wire.TunerReady():
+                tuner.ready = True
+                coordinator.knobs.tell_tuner()
+            case wire.Measured(constants):
+                tuner.constants = constants
+            case wire.SampleTaken():
+                coordinator.self_check.told(message)
+                chunk_idx = tuner.taken_back(message)
+                if chunk_idx is not None:
+                    coordinator.resources.slab.release(chunk_idx)
+            case wire.Built():
+                tuner.built(message, now_s)
+                self._built(message)
+            case wire.BuildFailed():
+                self._failed(message)
+            case wire.TunerHeartbeat():
+                pass
+
+    def fold(self, now_s: float) -> None:
+        """Ask for a generation if one is due."""
+        coordinator = self._coordinator
+        if self.epochs.busy:  # one after the other
+            return
+        moment = (coordinator.registry.version, coordinator.batches.clock_us)
+        pending = coordinator.scheduler.pending is not None
+        request = coordinator.tuner.fold(coordinator.registry.catalogue, *moment, pending, now_s)
+        if request is not None:
+            coordinator.backend.send_tuner(request)
+
+    def published(self, generation: int) -> None:
+        """A generation is in force."""
+        self._coordinator.resources.count.add("generations", 1)
+        base_rows = self._coordinator.scheduler.generations[generation].base_counts[0]
+        self._coordinator.tuner.policy.published(base_rows, time.monotonic())
+        give_back_memory()
+
+    def unlinked(self, segment: str) -> None:
+        """Nobody asks for a segment any more; it may have been a catalogue, which the tuner has mapped."""
+        self._coordinator.backend.send_tuner(wire.DropCatalogue(segment))
+
+    def catalogue_changed(self) -> None:
+        """Changes are in force."""
+        registry = self._coordinator.registry
+        newly, self._removed_seen = registry.removed_count - self._removed_seen, registry.removed_count
+        rows = registry.catalogue.counts().rows
+        self._coordinator.tuner.policy.changed(rows, time.monotonic(), newly, registry.dead_count)
+
+    @fault_point("epoch.built")
+    def _built(self, message: wire.Built) -> None:
+        built = (message.generation, message.segment, message.counts, message.version)
+        scheduler, catalogue = self._coordinator.scheduler, message.catalogue_segment
+        self._coordinator.carry_out(scheduler.layout_built(*built, message.partition_cost, catalogue))
+        if catalogue:
+            self._coordinator.carry_out(self.epochs.begin(message))
+
+    def _failed(self, message: wire.BuildFailed) -> None:
+        log.error("generation %d failed: %s", message.generation, message.error)
+        self._coordinator.tuner.failed(message, time.monotonic())
+
+    def _moved(self) -> None:
+        self._coordinator.resources.take_catalogue(self._coordinator.registry.catalogue)
+        self._coordinator.tuner.moved()
+        self.catalogue_changed()

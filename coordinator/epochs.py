@@ -1,0 +1,162 @@
+"""Epochs: now and then the catalogue's live rows move into a new segment, and the dead go with the old one.
+
+The tuner copies what is live, and builds a generation over the copy, while the coordinator goes on changing
+the old catalogue. Then the copy is made the catalogue here, a slice at a time: the writer's dictionaries, and
+rows that have been appended since. When nothing is left and every worker has mapped the new generation,
+the last few changes follow and the new epoch is the catalogue, in one step: batches from then on are bound to
+it, earlier ones stay bound to the old rows until they are answered.
+
+A failure anywhere, or the coordinator's end, costs the copy and nothing else: the old catalogue is complete
+until that step, and durable is what the store has, not the catalogue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from pubsub_cluster.coordinator.instructions import Instruction
+from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.coordinator.state import Scheduler
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.catalogue_copy import Renumbered
+from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
+from pubsub_cluster.shm.catalogue_store import CatalogueStore
+from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.owner import unlink_segment
+from pubsub_cluster.tuner import messages as wire
+
+WORK_S = 0.005  # of one turn of the coordinator's loop
+INDEX_SEGMENTS = 64  # renumbered in one go: about a millisecond for a million ids
+LEFTOVERS = 2_048  # predicates of the old epoch let go of in one go
+log = logging.getLogger("pubsub_cluster.coordinator")
+
+
+class EpochDesk:
+    """The change from one epoch to the next.
+
+    Parameters
+    ----------
+    registry : Registry
+    scheduler : Scheduler
+    moved : callable
+        Called when `registry.catalogue` has become another one.
+    failed : callable
+        Called with a build that was given up, and why.
+
+    Attributes
+    ----------
+    moves : int
+        Epochs that have begun.
+    last : dict
+        What the last one was: rows, what was dropped, how long the last step took.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        scheduler: Scheduler,
+        moved: Callable[[], None],
+        failed: Callable[[wire.BuildFailed], None],
+    ) -> None:
+        self._registry = registry
+        self._scheduler = scheduler
+        self._moved = moved
+        self._failed = failed
+        self._build: wire.Built | None = None
+        self._move: CatalogueMove | None = None
+        self._leftovers: list[Any] = []
+        self._is_settling = False
+        self._is_level = False  # nothing was left to carry over when last looked at
+        self.moves = 0
+        self.last: dict[str, Any] = {}
+
+    def begin(self, built: wire.Built) -> list[Instruction]:
+        """Take a generation over a copy of the catalogue; the scheduler knows it and holds it."""
+        self._build = built
+        try:
+            self._move = self._registry.begin_move(_attach(built))
+        except Exception as error:
+            return self._give_up(error)
+        finally:
+            unlink_segment(built.moved_segment)
+        self._is_level = False
+        return []
+
+    @property
+    def busy(self) -> bool:
+        """There is something to do now, not only to wait for."""
+        has_rest = bool(self._leftovers) or self._is_settling
+        return has_rest or (self._move is not None and not self._is_level)
+
+    def work(self) -> list[Instruction]:
+        """Do a little; return what follows from it."""
+        stop_s = perf_counter() + WORK_S
+        if self._move is None:
+            while self.busy and perf_counter() < stop_s:
+                self._tidy_up()
+            return []
+        try:
+            while self._move.step():
+                if perf_counter() > stop_s:
+                    self._is_level = False
+                    return []
+            self._is_level = True
+            if not self._scheduler.is_mapped:
+                return []
+            return self._finish(self._move)
+        except Exception as error:
+            return self._give_up(error)
+
+    def _finish(self, move: CatalogueMove) -> list[Instruction]:
+        started_s = perf_counter()
+        old = self._registry.catalogue
+        dropped = self._registry.dead_count
+        self._registry.finish_move(move)
+        self._move = self._build = None
+        self._moved()
+        instructions = self._scheduler.let_go()
+        self.moves += 1
+        self._leftovers, self._is_settling = old.take_dictionaries(), True
+        old.close()
+        self.last = {
+            "rows": self._registry.catalogue.counts().rows,
+            "dropped": dropped,
+            "last_step_ms": round(1_000 * (perf_counter() - started_s), 3),
+        }
+        return instructions
+
+    def _tidy_up(self) -> None:
+        """Let go of what only the old epoch had, little by little: a million objects take long to free."""
+        if self._is_settling:
+            self._is_settling = self._registry.settle(INDEX_SEGMENTS)
+            return
+        pool = self._leftovers[-1]
+        if not pool:
+            self._leftovers.pop()
+        elif isinstance(pool, dict):
+            for _ in range(min(LEFTOVERS, len(pool))):
+                pool.popitem()
+        else:
+            del pool[-LEFTOVERS:]
+
+    def _give_up(self, error: Exception) -> list[Instruction]:
+        assert self._build is not None
+        build, self._build, self._move = self._build, None, None
+        log.error(
+            "the catalogue stays in its segment: %s", error, exc_info=not isinstance(error, PubSubError)
+        )
+        shown = error.to_dict() if isinstance(error, PubSubError) else {"condition": repr(error)}
+        self._failed(wire.BuildFailed(build.generation, shown))
+        return self._scheduler.withdraw()
+
+
+def _attach(built: wire.Built) -> Copy:
+    """Map what the tuner has written."""
+    moved = FamilySegment.attach("moved", built.moved_segment)
+    numbers = Renumbered(*(moved.column(name) for name in Renumbered._fields))
+    moved.close()
+    return Copy(CatalogueStore.attach(built.catalogue_segment), CatalogueCounts(*built.counts), numbers)
