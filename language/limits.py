@@ -49,7 +49,7 @@ class Limits:
     matches_per_batch_max : int
         (event, subscription) pairs that one batch may give; beyond it the batch is refused.
     subscriptions_max : int
-        Rows of the catalogue, removed ones included until they are reclaimed.
+        Live subscriptions; the catalogue has room for twice as many rows.
     """
 
     nodes_per_subscription_max: int = 20_000
