@@ -53,11 +53,12 @@ class Tally:
             self.errors.append((line_number, error))
 
 
-def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
+def read_item(line: bytes, owner: str | None, as_it_is: bool = False) -> dict[str, Any] | None:
     """Return the subscription of one line, as `Client.subscribe_many` takes it; None for an empty line.
 
     A line is ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ...}``, an expression
-    in JSON form, a JSON string that holds the text form, or the text form itself.
+    in JSON form, a JSON string that holds the text form, or the text form itself. `as_it_is` leaves an
+    expression in JSON form undecoded where that can be, for a client to send.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def read_item(line: bytes, owner: str | None) -> dict[str, Any] | None:
     line = line.strip()
     if not line:
         return None
-    item = _plain_item(line)
+    item = _plain_item(line) if as_it_is else None
     if item is None:
         item = _any_item(line)
     for name in ("valid_from", "valid_until"):
@@ -175,7 +176,7 @@ def _read(
     """Yield the items of a chunk's good lines, and keep them and the lines' numbers."""
     for number, line in chunk:
         try:
-            item = read_item(line, owner)
+            item = read_item(line, owner, as_it_is=True)
         except (ExpressionError, WindowError) as error:
             tally.refuse(number, error)
             continue

@@ -33,7 +33,7 @@ def test_differences_are_found_and_only_they(case: Any, wrong: int, row_count: i
         right = [row for row, tree in enumerate(case.expressions) if holds(tree, values, case.schema)]
 
         def check(rows: list[int], compared: int) -> tuple[int, list[Any]]:
-            asked = Check(0, rows, total, 0, 1, 0, compared)
+            asked = Check(0, rows, total, 0, 1, 0, compared, "")
             return check_event(catalogue.reader, values, asked, RANDOM)  # noqa: B023
 
         compared, differences = check(right, row_count)

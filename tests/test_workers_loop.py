@@ -32,7 +32,7 @@ def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
         "setup": SETUP,
         "slab": SimpleNamespace(read=lambda chunk_idx: ({}, [])),
         "engine": engine,
-        "catalogues": SimpleNamespace(of=lambda _: SimpleNamespace(visibility=visibility)),
+        "catalogues": SimpleNamespace(of=lambda _: SimpleNamespace(name="c", visibility=visibility)),
         "slots": SimpleNamespace(page_rows_max=8, page_events_max=8, write_page=lambda *_: None),
         "counters": SimpleNamespace(add=lambda *_: None),
     }

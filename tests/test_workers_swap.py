@@ -35,7 +35,7 @@ def test_attached_is_said_after_the_last_slice() -> None:
     assert not swap.is_pending
     third = wire.LayoutAttached(3, [])
     swap.add(third, engine, (1, 2), "c2")
-    assert swap.work() == [third] and len(asked) == 3, "counts of another epoch say nothing of this one's rows"
+    assert swap.work() == [third] and len(asked) == 3, "counts of another epoch say nothing here"
     swap.saw("c2", NO_COUNTS._replace(rows=2), 9)
     swap.add(third, engine, (1, 2), "c2")
     swap.work()
