@@ -170,6 +170,7 @@ class KeyedRows:
         hung[pairs[:, 0]] = HUNG_PAIRS
         np.cumsum(np.bincount(pairs[:, 0], minlength=attribute_count), out=start[1:])
         self._access = KeyedAccess(self._label_start, start, np.ascontiguousarray(pairs[:, 1]), hung)
+        self._hung = _places(hung)
 
     def add(self, first: int, stop: int, shard: tuple[int, int], version: int) -> I4:
         """Add the rows [first, stop) of a shard, but for those that were removed at `version` or before.
@@ -195,6 +196,7 @@ class KeyedRows:
             )
             found.append(left[:count].copy())
             if status == OK:
+                self._hung = _places(self._access.hung)
                 return np.concatenate(found)
             self._tables = _with_more_room(self._tables)
 
@@ -224,9 +226,8 @@ class KeyedRows:
         def run(event: int, count: int, out: PairArrays) -> Step:
             stamp, self._stamp = self._stamp, self._stamp + encoded.event_count
             bounds = (event, row_stop, version, stamp, count)
-            step: Step = _match_keyed(
-                self._tables, self._access, self._facts, events, bounds, self._rows.removed_version, out
-            )
+            keys = self._tables, self._access, self._hung, self._facts
+            step: Step = _match_keyed(*keys, events, bounds, self._rows.removed_version, out)
             return step
 
         pairs.fill(run, 0)
@@ -260,6 +261,11 @@ class KeyedRows:
 def can_be_keyed(layout: LayoutView) -> bool:
     """Tell whether the labels of a layout fit into keys."""
     return len(layout.row_catalogue) > 0 and int(layout.label_start[-1]) < SLOTS_MAX
+
+
+def _places(marks: npt.NDArray[np.uint8]) -> I4:
+    """Return where there is a mark, int32."""
+    return frozen(np.flatnonzero(marks).astype(np.int32))
 
 
 def _empty_tables() -> KeyedTables:

@@ -112,10 +112,10 @@ def check_list(mine: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any
         if not ((entry[Index(at + 1)] <= label) & (label <= entry[Index(at + 2)])) and label != SEVERAL:
             continue
         clause = np.int64(entry[Index(at + 3)])
+        if not literals_hold(clause, tables, base, facts, entry_label):  # as most: no word of a row is read
+            continue
         row = tables.clause_row[clause]
         if row >= row_stop or 0 < removed_version[row] <= version:
-            continue
-        if not literals_hold(clause, tables, base, facts, entry_label):
             continue
         first = tables.clause_first[clause]
         if first >= 0:
@@ -153,15 +153,15 @@ def keep_list(mine: Any, pending: Any, found: Any, entry: Any) -> Any:
 
 
 @leaf
-def find_lists(span: Any, entries: Any, access: Any, tables: Any, half: Any, room: Any) -> Any:
+def find_lists(span: Any, attributes: Any, access: Any, tables: Any, half: Any, room: Any) -> Any:
     """Find the lists of an event with one value per attribute and few keys, and ask for them.
 
     Parameters
     ----------
     span : tuple of (int, int)
         Its entries.
-    entries : tuple
-        `entry_attribute`, `entry_label`.
+    attributes : tuple of (int32[], int32[])
+        `hung_attribute` and `entry_attribute`: the fewer of both are gone through.
     access, tables : KeyedAccess, KeyedTables
     half : tuple
         First item of the event's half, KeyedFacts.
@@ -176,12 +176,18 @@ def find_lists(span: Any, entries: Any, access: Any, tables: Any, half: Any, roo
     base, facts = half
     label_start = access.label_start
     found = room
-    for entry in range(span[0], span[1]):
-        attribute = entries[0][Index(entry)]
+    hung_attribute, entry_attribute = attributes
+    by_hung = hung_attribute.shape[0] <= span[1] - span[0]
+    for number in range(hung_attribute.shape[0] if by_hung else span[1] - span[0]):
+        if by_hung:
+            attribute = np.int64(hung_attribute[Index(number)])
+        else:
+            attribute = np.int64(entry_attribute[Index(span[0] + number)])
         state = access.hung[Index(attribute)]
-        if state == 0:
+        own = np.int64(facts.label_of[Index(base + attribute)])
+        if state == 0 or own == 0:
             continue
-        slot = label_start[Index(attribute)] + entries[1][Index(entry)]
+        slot = label_start[Index(attribute)] + own
         if state & HUNG_SINGLE:
             mine = find_list(slot, np.int64(ONE_LABEL), tables)
             found = keep_list(mine, facts.pending, found, tables.entry)
@@ -226,13 +232,21 @@ def match_at_once(
 
 @kernel
 def match_keyed(
-    tables: Any, access: Any, facts: Any, events: Any, bounds: Any, removed_version: Any, out: Any
+    tables: Any,
+    access: Any,
+    hung_attribute: Any,
+    facts: Any,
+    events: Any,
+    bounds: Any,
+    removed_version: Any,
+    out: Any,
 ) -> Any:
     """Match events against the clauses.
 
     ===============  ======================================================================  ======
     tables           KeyedTables; stamps are written                                         in/out
     access           KeyedAccess                                                             in
+    hung_attribute   int32[]: attributes that keys hang off, those that `access` marks       in
     facts            KeyedFacts                                                              in/out
     events           (entry_start int64[n+1], entry_attribute int32[], entry_label int32[])  in
     bounds           (first event, row to stop before, version, stamp of event 0, pairs      in
@@ -263,7 +277,8 @@ def match_keyed(
             is_plain = write_event(span, entries, turn * half, facts)
             is_plain &= span[1] - span[0] + keys_more <= PENDING_MAX
             if is_plain:
-                found = find_lists(span, entries, access, tables, (turn * half, facts), turn * PENDING_MAX)
+                attributes = hung_attribute, entry_attribute
+                found = find_lists(span, attributes, access, tables, (turn * half, facts), turn * PENDING_MAX)
         kept = count
         if late >= 0:
             base = (1 - turn) * half
