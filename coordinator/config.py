@@ -13,6 +13,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 TASKS_PER_WORKER_MAX = 2
 WORKERS_MAX = 256
+DOUBLINGS_MAX = 16  # of a pause after failures: a float has no 2**1024, and an hour of them comes that far
 EVENTS_PER_BATCH_MOST = 1 << 20  # `coordinator.merge` orders (event, handle) in 64 bits
 LEAST: dict[str, float] = {
     "slab_chunks": 2,

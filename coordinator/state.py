@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX
+from pubsub_cluster.coordinator.config import DOUBLINGS_MAX, TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import Generation
 from pubsub_cluster.coordinator.generations import Generations
 from pubsub_cluster.coordinator.instructions import (
@@ -166,7 +166,8 @@ class Scheduler(Generations):
             self.crew.gone(worker)
             out.append(WorkerGone(worker_idx))
         else:
-            delay_s = min(RESPAWN_DELAY_S_MIN * 2 ** max(0, worker.quick_deaths - 1), RESPAWN_DELAY_S_MAX)
+            doublings = min(max(0, worker.quick_deaths - 1), DOUBLINGS_MAX)
+            delay_s = min(RESPAWN_DELAY_S_MIN * 2**doublings, RESPAWN_DELAY_S_MAX)
             out.append(SpawnWorker(worker_idx, delay_s))
         return out + self._advance() + self._retire() + self._schedule(now_s)
 

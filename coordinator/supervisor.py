@@ -19,6 +19,7 @@ import sys
 import time
 
 from pubsub_cluster.coordinator.children import child_environment
+from pubsub_cluster.coordinator.config import DOUBLINGS_MAX
 from pubsub_cluster.coordinator.main import CANNOT_START
 
 PAUSE_S_MIN = 0.1
@@ -30,7 +31,7 @@ log = logging.getLogger("pubsub_cluster.supervisor")
 
 def pause_s(quick_ends: int) -> float:
     """Return how long to wait after so many ends in a row (at least one), each soon after its start."""
-    return min(PAUSE_S_MIN * 2.0 ** (quick_ends - 1), PAUSE_S_MAX)
+    return min(PAUSE_S_MIN * 2.0 ** min(quick_ends - 1, DOUBLINGS_MAX), PAUSE_S_MAX)
 
 
 class Supervisor:

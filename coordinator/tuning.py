@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pubsub_cluster.coordinator.config import DOUBLINGS_MAX
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH
@@ -139,7 +140,7 @@ class TunerDesk:
 
     def _pause(self, now_s: float) -> None:
         self.failures += 1
-        self.paused_until_s = now_s + min(FAILURE_PAUSE_S_MAX, 2.0**self.failures)
+        self.paused_until_s = now_s + min(FAILURE_PAUSE_S_MAX, 2.0 ** min(self.failures, DOUBLINGS_MAX))
 
     def hangs(self, now_s: float) -> bool:
         """Tell whether it has been silent for longer than it can be at its work."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pubsub_cluster.coordinator.dealing import deal_partitions
+from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.instructions import (
     BatchDivided,
     BatchDone,
@@ -31,7 +32,10 @@ from pubsub_cluster.coordinator.instructions import (
     WorkerGone,
 )
 from pubsub_cluster.coordinator.state import Scheduler
+from pubsub_cluster.coordinator.tuning import TunerDesk
 from pubsub_cluster.language.errors import BusyError, LimitError, PoisonBatchError
+from pubsub_cluster.shm.owner import Owner
+from pubsub_cluster.tuner.messages import BuildFailed
 from pubsub_cluster.workers import messages as wire
 
 SHARDS, REPLICAS = 2, 2
@@ -347,16 +351,23 @@ def test_partitions_are_dealt_evenly() -> None:
 def test_a_respawn_loop_backs_off() -> None:
     scheduler = Scheduler(1, 1, 10.0)
     delays = []
-    for number in range(10):
+    for number in range(2_000):
         scheduler.worker_spawned(0, float(number))
         (spawn,) = [i for i in scheduler.worker_died(0, number + 0.1) if isinstance(i, SpawnWorker)]
         delays.append(spawn.delay_s)
     assert delays == sorted(delays)
     assert delays[0] < 0.1
-    assert delays[-1] == 5.0
-    scheduler.worker_spawned(0, 100.0)
-    (spawn,) = [i for i in scheduler.worker_died(0, 200.0) if isinstance(i, SpawnWorker)]
+    assert delays[9] == delays[-1] == 5.0
+    scheduler.worker_spawned(0, 3_000.0)
+    (spawn,) = [i for i in scheduler.worker_died(0, 3_100.0) if isinstance(i, SpawnWorker)]
     assert spawn.delay_s < 0.1
+
+
+def test_builds_that_fail_again_and_again_are_tried_again() -> None:
+    desk = TunerDesk(Owner("c", 1, 1), FoldPolicy(30.0))
+    for number in range(2_000):
+        desk.failed(BuildFailed(number, {}), 0.0)
+    assert desk.paused_until_s == 60.0
 
 
 def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:
