@@ -35,7 +35,6 @@ class _Peer:
 
     followed: deque[tuple[Tracker, int]] = field(default_factory=deque)
     followed_bytes: int = 0
-    later_bytes: int = 0  # sent behind the last followed one: whether they have left is not known
 
 
 class Unread:
@@ -53,7 +52,9 @@ class Unread:
     ) -> None:
         self._peer_max = peer_size_bytes_max
         self._all_max = all_size_bytes_max
-        self._peers: dict[bytes, _Peer] = {}
+        self._peers: dict[bytes, _Peer] = {}  # those with followed messages
+        # Bytes behind the last followed message, by peer: whether they have left is not known.
+        self._later: dict[bytes, int] = {}
         self.size_bytes = 0
 
     def has_room(self, identity: bytes, size_bytes: int) -> bool:
@@ -73,25 +74,27 @@ class Unread:
 
     def is_due(self, identity: bytes, size_bytes: int) -> bool:
         """Say whether the next message to a peer, of this size, is to be followed."""
-        peer = self._peers.get(identity)
-        return size_bytes + (0 if peer is None else peer.later_bytes) >= FOLLOWED_SIZE_BYTES
+        return size_bytes + self._later.get(identity, 0) >= FOLLOWED_SIZE_BYTES
 
     def sent(self, identity: bytes, size_bytes: int, tracker: Tracker | None) -> None:
         """A message was handed to the socket; with its tracker where it `is_due`."""
+        later_bytes = self._later.get(identity, 0) + size_bytes
+        if tracker is None:
+            if len(self._later) >= PEERS_MAX and identity not in self._later:
+                self._later.clear()  # most of them are long gone, and that is not told
+            self._later[identity] = later_bytes
+            return
+        self._later.pop(identity, None)
         peer = self._peers.get(identity)
         if peer is None:
-            if len(self._peers) >= PEERS_MAX:
-                self.settle()
             peer = self._peers[identity] = _Peer()
-        peer.later_bytes += size_bytes
-        if tracker is not None:
-            peer.followed.append((tracker, peer.later_bytes))
-            peer.followed_bytes += peer.later_bytes
-            self.size_bytes += peer.later_bytes
-            peer.later_bytes = 0
+        peer.followed.append((tracker, later_bytes))
+        peer.followed_bytes += later_bytes
+        self.size_bytes += later_bytes
 
     def gone(self, identity: bytes) -> None:
         """A peer has left, and what waited for it is dropped."""
+        self._later.pop(identity, None)
         peer = self._peers.pop(identity, None)
         if peer is not None:
             self.size_bytes -= peer.followed_bytes

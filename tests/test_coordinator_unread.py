@@ -51,6 +51,18 @@ def test_small_messages_are_counted_too() -> None:
     assert count * 1_000 <= 5 * FOLLOWED_SIZE_BYTES
 
 
+def test_small_messages_are_counted_too_while_others_hold_much() -> None:
+    """Then it is asked before every message what has left: what a peer holds is not forgotten over that."""
+    unread = Unread(4 * FOLLOWED_SIZE_BYTES, 8 * FOLLOWED_SIZE_BYTES)
+    for name in (b"a", b"b"):
+        assert send(unread, name, 4 * FOLLOWED_SIZE_BYTES) is not None
+    count = 0
+    while send(unread, b"slow", 1_000) is not None:
+        count += 1
+        assert count < 1_000
+    assert count * 1_000 <= 5 * FOLLOWED_SIZE_BYTES
+
+
 def test_what_is_larger_than_the_bound_goes_to_a_peer_that_has_read_everything() -> None:
     unread = Unread(FOLLOWED_SIZE_BYTES, FOLLOWED_SIZE_BYTES)
     tracker = send(unread, b"a", 50 * FOLLOWED_SIZE_BYTES)
