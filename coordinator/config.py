@@ -24,6 +24,7 @@ LEAST: dict[str, float] = {
     "partitions": 1,
     "self_check_rows": 0,
 }
+MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
 DURABILITIES = ("full", "normal")
 
 
@@ -92,7 +93,7 @@ class ClusterConfig:
         if self.durability not in DURABILITIES:
             raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
         for name in LEAST:
-            check_least(name, getattr(self, name))
+            check_bounds(name, getattr(self, name))
         if self.limits.events_per_batch_max > EVENTS_PER_BATCH_MOST:
             raise StartError(
                 "the setting `limits.events_per_batch_max` is too large",
@@ -100,7 +101,7 @@ class ClusterConfig:
                 limit=EVENTS_PER_BATCH_MOST,
             )
         for name in Limits.__dataclass_fields__:
-            check_least(f"limits.{name}", getattr(self.limits, name))
+            check_bounds(f"limits.{name}", getattr(self.limits, name))
 
     @property
     def workers(self) -> int:
@@ -126,11 +127,13 @@ class ClusterConfig:
         return cls(**fields)
 
 
-def check_least(name: str, value: float, kind: type[PubSubError] = StartError) -> None:
-    """Raise an error of a kind when a setting is smaller than it may be."""
-    least = LEAST.get(name, 1)
+def check_bounds(name: str, value: float, kind: type[PubSubError] = StartError) -> None:
+    """Raise an error of a kind when a setting is smaller or larger than it may be."""
+    least, most = LEAST.get(name, 1), MOST.get(name)
     if not value >= least:
         raise kind(f"the setting `{name}` is too small", seen=value, limit=f"at least {least:g}")
+    if most is not None and value > most:
+        raise kind(f"the setting `{name}` is too large", seen=value, limit=f"at most {most:g}")
 
 
 def allowed_cpus() -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pubsub_cluster.coordinator.config import check_least
+from pubsub_cluster.coordinator.config import check_bounds
 from pubsub_cluster.language.errors import LimitError, ProtocolError
 from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.tuner.messages import Thresholds, Tune
@@ -46,12 +46,12 @@ class Knobs:
             self._thresholds = replace(self._thresholds, **{name: number})
             self.tell_tuner()
         elif name == "retune_interval_s":
-            check_least(name, _number(name, value), LimitError)
+            check_bounds(name, _number(name, value), LimitError)
             self._coordinator.tuner.policy.retune_interval_s = float(value)
         else:
             if _number(name, value) != int(value):
                 raise ProtocolError(f"`{name}` is not a whole number", seen=value)
-            check_least(name, value, LimitError)
+            check_bounds(name, value, LimitError)
             self._coordinator.self_check.row_count = int(value)
 
     def freeze(self, is_frozen: bool) -> None:

@@ -60,6 +60,8 @@ def test_what_cannot_be_set_changes_nothing(client: Client) -> None:
     for name in ("bm_max", "retune_interval_s", "self_check_rows"):
         with pytest.raises(LimitError):
             client.tune_set(name, -1)
+    with pytest.raises(LimitError, match="too large"):  # the tuner would have no time for anything else
+        client.tune_set("self_check_rows", 1_000_000)
     client.tune_set("rp_min", 10)
     with pytest.raises(LimitError, match="above `rp_min`"):
         client.tune_set("b_min", 11)

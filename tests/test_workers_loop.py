@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,3 +45,24 @@ def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
     loop._match(task)
     loop._context.destroy(linger=0)
     assert [type(message).__name__ for message in said] == ["Observed", "Page"]
+
+
+def test_a_worker_is_heard_of_while_it_makes_a_swap_ready(monkeypatch: Any) -> None:
+    """A long delta takes longer than a silence may be, after which the coordinator would kill the worker."""
+    loop = WorkerLoop("inproc://nobody", 0, None)
+    said: list[Any] = []
+    now_s = 0.0
+    monkeypatch.setattr(loop, "_say", said.append)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+
+    def work() -> list[Any]:
+        nonlocal now_s
+        now_s += 0.3
+        if now_s > 3.0:
+            loop._running = False
+        return []
+
+    monkeypatch.setattr(loop, "_swap", SimpleNamespace(is_pending=True, work=work))
+    loop.run()
+    beats = [message for message in said if isinstance(message, wire.Heartbeat)]
+    assert 2 <= len(beats) <= 4

@@ -79,6 +79,7 @@ class WorkerLoop:
         self._swap = SwapWork()
         self._running = True
         self._observe_at_us = 0
+        self._beat_at_s = 0.0
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -88,8 +89,7 @@ class WorkerLoop:
             try:
                 body = self._socket.recv(zmq.NOBLOCK if self._swap.is_pending else 0)
             except zmq.Again:  # nothing for so long, or for now
-                if not self._swap.is_pending:
-                    self._say(wire.Heartbeat())
+                self._beat()
             else:
                 for action in self._machine.receive(wire.decode_to_worker(body)):
                     self._do(action)
@@ -97,6 +97,13 @@ class WorkerLoop:
                 self._say(attached)
         self._context.destroy(linger=0)
         return 0
+
+    def _beat(self) -> None:
+        """Say that nothing is wrong, but no more often than is needed: between the slices of a swap, too."""
+        now_s = time.monotonic()
+        if not self._swap.is_pending or now_s >= self._beat_at_s:
+            self._beat_at_s = now_s + HEARTBEAT_S
+            self._say(wire.Heartbeat())
 
     @fault_point("worker.message")
     def _do(self, action: Action) -> None:
