@@ -26,6 +26,7 @@ from pubsub_cluster.client.matches import Matches
 from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.language.errors import (
+    ClusterError,
     DuplicateIdError,
     PoisonBatchError,
     PubSubError,
@@ -41,6 +42,8 @@ IDS_PER_CHURNER = 150
 CHANGES_PER_REQUEST_MAX = 40
 IN_FLIGHT = 4
 ANSWERS_REMEMBERED = 20_000
+RESIZE_PAUSE_S_MAX = 12.0
+SHAPES = ((1, 1), (2, 1), (1, 2))
 
 
 class _Sent(NamedTuple):
@@ -85,11 +88,13 @@ class Load:
     _threads: list[threading.Thread] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, publishers: int, churners: int, seed: int) -> None:
+    def start(self, publishers: int, churners: int, seed: int, with_resizes: bool) -> None:
         """Start the threads."""
         jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [(self._listen, ())]
         jobs += [(self._publish, (idx, random.Random(f"p{idx}-{seed}"))) for idx in range(publishers)]
         jobs += [(self._churn, (idx, random.Random(f"c{idx}-{seed}"))) for idx in range(churners)]
+        if with_resizes:
+            jobs.append((self._resize, (random.Random(f"r-{seed}"),)))
         for job, arguments in jobs:
             thread = threading.Thread(target=self._guarded, args=(job, arguments), daemon=True)
             thread.start()
@@ -268,6 +273,19 @@ class Load:
             live[name] = one
             if op is Op.SUBSCRIBE and not isinstance(result, PubSubError):
                 self.model.handle_given(name, int(result["handle"]))
+
+    # ---- the operator --------------------------------------------------------------------------
+
+    def _resize(self, draw: random.Random) -> None:
+        """Change the number of workers now and then; a resize that a death has ended is not repeated."""
+        with Client(self.data_dir, timeout_s=PATIENCE_S) as client:
+            _wait_for_cluster(client)
+            while not self.stopping.wait(draw.random() * RESIZE_PAUSE_S_MAX):
+                try:
+                    client.resize(*draw.choice(SHAPES), wait=False)
+                    self.count("resizes")
+                except ClusterError:
+                    self.count("resizes refused")  # the last one is not over
 
     # ---- the listener --------------------------------------------------------------------------
 

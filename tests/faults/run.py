@@ -54,11 +54,13 @@ COUNTS_SHOWN = (
     "changes sent to two lives",
     "batches sent to two lives",
     "batches refused after two deaths",
+    "resizes",
     "answers in doubt, settled",
     "notifications judged",
     "notifications repeated",
 )
 START_S_MAX = 300.0  # a first start compiles the kernels
+SILENCE_S_MAX = 60.0  # where a machine is busy, a worker may be silent for long without hanging
 PROGRESS_BATCHES = 4  # answered between two kills, mostly; else nothing would be under load
 HURRY = 0.3  # of the kills come without waiting for that
 CLIENT_SILENCE_S = (
@@ -122,6 +124,7 @@ def run(
     replicas: int = 1,
     publishers: int = 2,
     churners: int = 2,
+    with_resizes: bool = True,
 ) -> Outcome:
     """Run a cluster under load and kill; either for some time or until so many kills are done."""
     draw = random.Random(seed)
@@ -141,7 +144,7 @@ def run(
     load = Load(base / "data", model, expressions, events, lambda: killer.kills[WORKER])
     try:
         cluster.start()
-        load.start(publishers, churners, seed)
+        load.start(publishers, churners, seed, with_resizes)
         plan = endless(draw) if kills is None else by_counts(draw, killer, kills)
         _kill_for(plan, killer, load, draw, None if seconds is None else time.monotonic() + seconds)
         load.stop()
