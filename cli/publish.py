@@ -10,10 +10,12 @@ import click
 import msgspec
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.instants import parse_instant
 from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Matches
+    from pubsub_cluster.client.client import AnswerName
 
 IDS_SHOWN_MAX = 8
 BATCH_SIZE_BYTES_MAX = 4 << 20
@@ -88,10 +90,17 @@ def _cut(events: Iterator[tuple[int, bytes]], events_per_batch: int) -> Iterator
 @click.option("--batch", "events_per_batch", type=click.IntRange(1, 65_536), default=1000, show_default=True,
               help="Events sent together.")  # fmt: skip
 @click.option("--counts", is_flag=True, help="Only count matches, do not name them.")
+@click.option("--valid-until", metavar="INSTANT",
+              help="Retain the events until then, for subscriptions that are made later.")  # fmt: skip
 @cluster_options
 @json_option
 def publish(
-    connect: Callable[[], Client], file: BinaryIO, events_per_batch: int, counts: bool, as_json: bool
+    connect: Callable[[], Client],
+    file: BinaryIO,
+    events_per_batch: int,
+    counts: bool,
+    valid_until: str | None,
+    as_json: bool,
 ) -> None:
     """Publish events and print their matches.
 
@@ -104,9 +113,11 @@ def publish(
       echo '{"origin": "JFK", "dest": "LAX", "dep_delay": 75}' | pubsub-cluster publish -
     """
     event_count = match_count = refused_count = 0
+    until = parse_instant("--valid-until", valid_until)
     with connect() as client:
         for piece in read_batches(file, events_per_batch):
-            matches = client.publish(piece.data, answer="counts" if counts else "handles", ids=not counts)
+            answer: AnswerName = "counts" if counts else "handles"
+            matches = client.publish(piece.data, answer=answer, ids=not counts, valid_until=until)
             for record in event_records(matches, event_count, piece.lines):
                 _print(record, as_json)
             event_count += matches.event_count

@@ -8,6 +8,8 @@ import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
 from pubsub_cluster.cli.instants import parse_instant
+from pubsub_cluster.cli.render import counted
+from pubsub_cluster.language.protocol import RETAINED_TOLD, RETAINED_TOLD_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +47,8 @@ def parse_expression(text: str) -> Any:
 @click.option("--owner", help="Who is told about matches (see `listen`).")
 @click.option("--valid-from", metavar="INSTANT", help="Matches from this instant on.")
 @click.option("--valid-until", metavar="INSTANT", help="Matches before this instant only.")
+@click.option("--retained", type=click.IntRange(0, RETAINED_TOLD_MAX), default=RETAINED_TOLD,
+              show_default=True, help="Earlier events that are still valid, to print at most.")  # fmt: skip
 @cluster_options
 @json_option
 def subscribe(
@@ -54,13 +58,14 @@ def subscribe(
     owner: str | None,
     valid_from: str | None,
     valid_until: str | None,
+    retained: int,
     as_json: bool,
 ) -> None:
     """Add a subscription.
 
-    It is durable, and every later event is matched against it, when this command returns. EXPRESSION is
-    in text form, or in JSON form when it begins with a brace. Instants are RFC 3339 text or microseconds
-    since the epoch. The language is on one page: docs/language.md.
+    It is durable, and every later event is matched against it, when this command returns. Earlier events that
+    match and are still valid (`publish --valid-until`) are printed, one per line. EXPRESSION is in text form, or in JSON form when it begins with a brace. Instants are RFC 3339 text or microseconds since the
+    epoch. The language is on one page: docs/language.md.
 
     \b
     Example:
@@ -74,6 +79,7 @@ def subscribe(
             owner=owner,
             valid_from=parse_instant("--valid-from", valid_from),
             valid_until=parse_instant("--valid-until", valid_until),
+            retained=retained,
         )
     _print_made("Subscribed", made, as_json)
     _note_bare_names(expression)
@@ -128,12 +134,24 @@ def _note_bare_names(expression: str) -> None:
 
 def _print_made(done: str, made: Subscription, as_json: bool) -> None:
     if as_json:
-        emit_json({"id": made.id, "handle": made.handle, "clauses": made.clauses, "never": made.never})
+        shown = {"id": made.id, "handle": made.handle, "clauses": made.clauses, "never": made.never}
+        if made.retained.error is not None:
+            shown["retained"] = {"error": made.retained.error.to_dict()}
+        elif made.retained.count:
+            shown["retained"] = {"count": made.retained.count, "events": made.retained.events}
+        emit_json(shown)
         return
     form = f"{made.clauses} clause" + ("" if made.clauses == 1 else "s")
     click.echo(f"{done} {made.id} (handle {made.handle}, {form}).")
     if made.never:
         note("Note: this subscription can never match any event.")
+    if made.retained.error is not None:
+        note(error_text(made.retained.error, title="Warning"))
+    for told in made.retained.events:
+        emit_json(told["event"])
+    if made.retained.count:
+        events = counted(made.retained.count, "retained event")
+        note(f"It matches {events}; the last {len(made.retained.events):,} are shown.")
 
 
 @click.command()

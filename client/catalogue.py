@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -154,14 +155,15 @@ class CatalogueCalls:
         items: Iterable[Mapping[str, Any]],
         fields: Fields,
         on_progress: Callable[[int], None] | None,
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[dict[str, Any] | PubSubError]:
         """Subscribe or update; return the result of each item, in order.
 
-        Items are taken as they are sent.
+        Items are taken as they are sent; `more` are further fields of each request.
         """
         parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max())
         answered = 0
-        for places, request in self._send_parts(op, "items", parts):
+        for places, request in self._send_parts(op, "items", parts, more):
             part = results_of(self._session.wait(request), len(places))
             for item_idx, result in zip(places, part, strict=True):
                 if isinstance(result, PubSubError):
@@ -213,7 +215,11 @@ class CatalogueCalls:
         return min(ITEMS_PER_REQUEST, self.limit("subscriptions_per_request_max"))
 
     def _send_parts(
-        self, op: Op, name: str, parts: Iterable[tuple[Sequence[int], bytes]]
+        self,
+        op: Op,
+        name: str,
+        parts: Iterable[tuple[Sequence[int], bytes]],
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[tuple[Sequence[int], Request]]:
         """Send JSON lists as requests; yield what they stand for with the answered request, in order.
 
@@ -224,7 +230,7 @@ class CatalogueCalls:
         def senders() -> Iterator[Callable[[], Request]]:
             for places, data in parts:
                 sent.append(places)
-                yield partial(self._session.send, op, {name: orjson.Fragment(data)})
+                yield partial(self._session.send, op, {name: orjson.Fragment(data), **more})
 
         for request in self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT):
             yield sent.popleft(), request

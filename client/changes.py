@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -42,6 +42,25 @@ _CARRIED = frozenset({str, dict, orjson.Fragment})
 
 
 @dataclass(frozen=True, slots=True)
+class Retained:
+    """Retained events that a new subscription matches.
+
+    Attributes
+    ----------
+    count : int or None
+        How many there are; None where they could not be looked at (`error`).
+    events : list of dict
+        The newest of them, in the order of acceptance: ``publisher batch_id event_index accepted_at
+        valid_until event``, the last as its publisher gave it.
+    error : PubSubError or None
+    """
+
+    count: int | None = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    error: PubSubError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """What the cluster says of a subscription that it has made or replaced.
 
@@ -54,12 +73,15 @@ class Subscription:
         Clauses that it is stored as; 0 for a Boolean program.
     never : bool
         True when it can never match, by its own constants or by the schema.
+    retained : Retained
+        Events that were accepted before it was made and are still valid; always none after an update.
     """
 
     id: str
     handle: int
     clauses: int
     never: bool
+    retained: Retained = field(default_factory=Retained, compare=False, repr=False)
 
 
 def expression_json(expression: Any) -> bytes:
@@ -173,9 +195,20 @@ def results_of(message: Message, count: int) -> list[dict[str, Any] | PubSubErro
 def subscription_from(result: Mapping[str, Any]) -> Subscription:
     """Return the subscription that a good result describes."""
     try:
-        return Subscription(result["id"], result["handle"], result["clauses"], result["never"])
+        made = (result["id"], result["handle"], result["clauses"], result["never"])
+        return (
+            Subscription(*made, _retained(result["retained"]))
+            if "retained" in result
+            else Subscription(*made)
+        )
     except KeyError as error:
         raise ProtocolError("a result lacks a field", seen=sorted(result), limit=str(error)) from None
+
+
+def _retained(told: dict[str, Any]) -> Retained:
+    if "error" in told:
+        return Retained(None, [], error_from_dict(told["error"]))
+    return Retained(told["count"], told["events"])
 
 
 def as_unsure(error: CallerError) -> CallerError:

@@ -26,6 +26,7 @@ from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
 from pubsub_cluster.language.protocol import (
+    RETAINED_TOLD,
     SUBSCRIBE_ITEM_FIELDS,
     UPDATE_ITEM_FIELDS,
     Answer,
@@ -97,6 +98,7 @@ class Client(Operator):
         valid_from: int | None = None,
         valid_until: int | None = None,
         metadata: Mapping[str, Any] | None = None,
+        retained: int = RETAINED_TOLD,
     ) -> Subscription:
         """Make a subscription; it is durable, and seen by every later batch, when this returns.
 
@@ -112,6 +114,9 @@ class Client(Operator):
             Window [from, until) in microseconds since the epoch.
         metadata : mapping, optional
             A JSON object that `describe_many` gives back; matching never looks at it.
+        retained : int
+            Retained events (`publish`, `valid_until`) that `Subscription.retained` tells at most; 0: they are not
+            looked at.
 
         Raises
         ------
@@ -126,10 +131,14 @@ class Client(Operator):
             "metadata": metadata,
         }
         item = {"expr": expression, **{k: v for k, v in optional.items() if v is not None}}
-        return _raised(self.subscribe_many([item])[0])
+        return _raised(self.subscribe_many([item], retained=retained)[0])
 
     def subscribe_many(
-        self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
+        self,
+        items: Iterable[Mapping[str, Any]],
+        on_progress: Callable[[int], None] | None = None,
+        *,
+        retained: int = RETAINED_TOLD,
     ) -> list[Subscription | PubSubError]:
         """Make many subscriptions, pipelined; one that is refused leaves the others as they are.
 
@@ -140,6 +149,8 @@ class Client(Operator):
             ...}``; only ``expr`` is required. They are taken as they are sent, some thousand at a time.
         on_progress : callable, optional
             Called with the number of items answered so far, about once per 2,000.
+        retained : int
+            As for `subscribe`, of each; where many events are retained, 0 makes a large load faster.
 
         Returns
         -------
@@ -147,7 +158,8 @@ class Client(Operator):
             In the order of the items.
         """
         named = map(self._catalogue.named, items)
-        results = self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress)
+        more = {} if retained == RETAINED_TOLD else {"retained": retained}
+        results = self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress, more)
         return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
     def update(
@@ -216,6 +228,7 @@ class Client(Operator):
         ids: bool = False,
         batch_id: str | None = None,
         at: int | None = None,
+        valid_until: int | None = None,
     ) -> Matches:
         """Publish a batch of events and return who is to be told.
 
@@ -233,13 +246,15 @@ class Client(Operator):
             Recognises a repeat: within one life of the coordinator, the same id gives the stored answer.
         at : int, optional
             Time of acceptance; only for a cluster that runs with an injected clock.
+        valid_until : int, optional
+            Retain the events until then, microseconds since the epoch, for subscriptions that are made later.
 
         Raises
         ------
         LimitError, BusyError, PoisonBatchError, ReplyTimeoutError
             The batch as a whole was not matched. A refused event is in `Matches.refused` instead.
         """
-        publication = self._publication(batch, _answer_of(answer), ids, batch_id, at)
+        publication = self._publication(batch, _answer_of(answer), ids, batch_id, at, valid_until)
         message = self._session.ask(Op.PUBLISH, publication.fields, publication.buffers)
         return _matches(message, publication)
 
@@ -251,6 +266,7 @@ class Client(Operator):
         ids: bool = False,
         batch_id: str | None = None,
         at: int | None = None,
+        valid_until: int | None = None,
         on_answer: Callable[[Pending], None] | None = None,
     ) -> Pending:
         """Publish a batch without waiting for its answer.
@@ -260,7 +276,7 @@ class Client(Operator):
 
         Parameters
         ----------
-        batch, answer, ids, batch_id, at
+        batch, answer, ids, batch_id, at, valid_until
             As for `publish`. An array must not change before its batch is answered.
         on_answer : callable, optional
             Called once with the result of this call, answered or failed, from within the call that takes the
@@ -271,7 +287,7 @@ class Client(Operator):
         LimitError, EventError, ReplyTimeoutError
             It cannot be sent. What the cluster says of it is raised by `Pending.result`.
         """
-        publication = self._publication(batch, _answer_of(answer), ids, batch_id, at)
+        publication = self._publication(batch, _answer_of(answer), ids, batch_id, at, valid_until)
         self._session.wait_for_room(PENDING_MAX)
         request = self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
         pending = Pending(self._session, request, publication)
@@ -292,6 +308,7 @@ class Client(Operator):
         in_flight: int = 4,
         answer: AnswerName = "handles",
         ids: bool = False,
+        valid_until: int | None = None,
     ) -> Iterator[Matches]:
         """Publish batches with up to `in_flight` of them on their way; yield their matches in order.
 
@@ -305,7 +322,7 @@ class Client(Operator):
 
         def senders() -> Iterator[Callable[[], Request]]:
             for batch in batches:
-                publication = self._publication(batch, wanted, ids, None, None)
+                publication = self._publication(batch, wanted, ids, None, None, valid_until)
                 sent.append(publication)
                 yield partial(self._session.send, Op.PUBLISH, publication.fields, publication.buffers)
 
@@ -327,7 +344,13 @@ class Client(Operator):
     # -- helpers -----------------------------------------------------------------------------------
 
     def _publication(
-        self, batch: Batch, answer: Answer, ids: bool, batch_id: str | None, at: int | None
+        self,
+        batch: Batch,
+        answer: Answer,
+        ids: bool,
+        batch_id: str | None,
+        at: int | None,
+        valid_until: int | None,
     ) -> Publication:
         catalogue = self._catalogue
         size_bytes_max, events_max = catalogue.batch_limits()
@@ -337,6 +360,8 @@ class Client(Operator):
         }
         if at is not None:
             fields["at"] = at
+        if valid_until is not None:
+            fields["valid_until"] = valid_until
         return publication_of(batch, answer, ids, fields, size_bytes_max, events_max)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import zmq
 
@@ -19,13 +19,24 @@ from pubsub_cluster.coordinator.sockets import LAST, NOT_LAST, readable
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
+from pubsub_cluster.workers import retained_messages as retainer_wire
 
 WORKER_MODULE = "pubsub_cluster.workers.process"
 TUNER_MODULE = "pubsub_cluster.tuner.process"
+RETAINER_MODULE = "pubsub_cluster.workers.retainer"
 MESSAGES_PER_TURN = 64
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 TUNER = None  # stands for the tuner where a worker index is expected
+RETAINER = -1  # and for the process that retains events
+
+
+class Desk(Protocol):
+    """Whoever looks after a child alone: told its messages and its death."""
+
+    def heard(self, body: bytes) -> None: ...
+
+    def died(self) -> None: ...
 
 
 class ChildMessage(NamedTuple):
@@ -59,30 +70,37 @@ class Backend:
         self._children: dict[int | None, Child] = {}
         self._child_of: dict[bytes, int | None] = {}  # by the identity on the socket
         self._due: dict[int | None, float] = {}
+        self._desks: dict[int | None, Desk] = {}
         self.pinned: dict[int, int | None] = {}
 
     # ---- processes -----------------------------------------------------------------------------
+
+    def attach(self, child: int, desk: Desk) -> None:
+        """Let a desk look after a child: its messages and its death are told to nobody else."""
+        self._desks[child] = desk
 
     def spawn(self, child: int | None, at_s: float) -> None:
         """Start this child at a monotonic time (at the next `spawn_due` after it)."""
         self._due[child] = at_s
 
-    def spawn_due(self, now_s: float) -> Iterator[int | None]:
-        """Start the children that are due; yield them."""
+    def spawn_due(self, now_s: float) -> Iterator[int]:
+        """Start the children that are due; yield the workers among them."""
         for child, at_s in list(self._due.items()):
             if at_s > now_s:
                 continue
             del self._due[child]
             arguments = ["--endpoint", self._endpoint]
-            if child is not None:
+            is_worker = child is not None and child >= 0
+            if is_worker and child is not None:
                 arguments += ["--worker", str(child)]
                 if self._cpus:
                     arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
-            started = Child(TUNER_MODULE if child is None else WORKER_MODULE, arguments)
+            started = Child(_module(child), arguments)
             self._children[child] = started
             self._child_of[_identity(child, started)] = child
             self._poller.register(started.pidfd, zmq.POLLIN)
-            yield child
+            if is_worker and child is not None:
+                yield child
 
     def kill(self, child: int | None) -> None:
         """Kill a child; its death is reported like any other."""
@@ -108,7 +126,9 @@ class Backend:
             self._poller.unregister(process.pidfd)
             status = process.reap()
             log.warning("%s (pid %d) ended with status %d", _name(child), process.pid, status)
-        return found
+            if child in self._desks:
+                self._desks[child].died()
+        return [child for child in found if child not in self._desks]
 
     # ---- messages ------------------------------------------------------------------------------
 
@@ -128,22 +148,29 @@ class Backend:
             if not readable(self._socket):
                 return
             identity, *frames = self._socket.recv_multipart(LAST)
-            if identity in self._child_of and len(frames) == 1:
-                yield ChildMessage(self._child_of[identity], frames[0])
+            if identity not in self._child_of or len(frames) != 1:
+                continue
+            child = self._child_of[identity]
+            if child in self._desks:
+                self._desks[child].heard(frames[0])
+            else:
+                yield ChildMessage(child, frames[0])
 
     def send_worker(self, worker_idx: int, message: worker_wire.ToWorker) -> None:
         """Send to a worker; one that is gone is about to be reported dead."""
-        self._send(worker_idx, worker_wire.encode(message))
+        self.send(worker_idx, worker_wire.encode(message))
 
     def send_tuner(self, message: tuner_wire.ToTuner) -> None:
         """Send to the tuner; if it is gone that is about to be reported."""
-        self._send(TUNER, tuner_wire.encode(message))
+        self.send(TUNER, tuner_wire.encode(message))
 
     def close(self) -> None:
         """Tell every child to leave, wait for it, kill what does not."""
         for child in list(self._children):
             if child is None:
                 self.send_tuner(tuner_wire.TunerShutdown())
+            elif child == RETAINER:
+                self.send(child, retainer_wire.encode(retainer_wire.RetainerShutdown()))
             else:
                 self.send_worker(child, worker_wire.Shutdown())
         for process in self._children.values():
@@ -153,7 +180,8 @@ class Backend:
         self._context.term()
 
     @fault_point("child.send")
-    def _send(self, child: int | None, body: bytes) -> None:
+    def send(self, child: int | None, body: bytes) -> None:
+        """Send to a child; if it is gone that is about to be reported."""
         process = self._children.get(child)
         if process is None:
             return
@@ -166,9 +194,14 @@ class Backend:
                 raise
 
 
+def _module(child: int | None) -> str:
+    return {TUNER: TUNER_MODULE, RETAINER: RETAINER_MODULE}.get(child, WORKER_MODULE)
+
+
 def _identity(child: int | None, process: Child) -> bytes:
-    return (f"t.{process.pid}" if child is None else f"w{child}.{process.pid}").encode()
+    kind = {TUNER: "t", RETAINER: "r"}.get(child, f"w{child}")
+    return f"{kind}.{process.pid}".encode()
 
 
 def _name(child: int | None) -> str:
-    return "the tuner" if child is None else f"worker {child}"
+    return {TUNER: "the tuner", RETAINER: "the retainer"}.get(child, f"worker {child}")

@@ -100,8 +100,8 @@ class Clock:
                 seen=given,
                 remedy="Leave out `at`, or start the cluster with an injected clock.",
             )
-        if given is not None and (type(given) is not int or not INT64_MIN <= given < INT64_MAX):
-            raise ProtocolError("`at` is a 64-bit integer", seen=given)
+        if given is not None:
+            _check_instant("at", given)
 
 
 class BatchDesk:
@@ -147,7 +147,10 @@ class BatchDesk:
             self._clock.check(header.at)
         form = self._forms.of(header.batch, header.sizes)
         size_bytes = form.check(request.buffers, self._config.limits)
-        return Publication(key, answer, bool(header.ids), header.at, form, request.buffers, size_bytes)
+        if header.valid_until is not None:
+            _check_instant("valid_until", header.valid_until)
+        told = (answer, bool(header.ids), header.at)
+        return Publication(key, *told, form, request.buffers, size_bytes, valid_until=header.valid_until)
 
     @property
     def clock_us(self) -> int:
@@ -187,6 +190,10 @@ class BatchDesk:
     def time_of(self, group: list[Publication]) -> int:
         """Return the time of acceptance of publications that are placed now, microseconds since the epoch."""
         return self._clock.at(group[0].at)
+
+    def now_us(self) -> int:
+        """Return the time, microseconds since the epoch; it never runs backwards."""
+        return self._clock.at(None)
 
     def add_page(
         self, batch_no: int, shard_idx: int, page: ShardPage, refused: dict[int, dict[str, Any]]
@@ -293,6 +300,11 @@ class BatchDesk:
             sent, dropped = 0, 1
         self.notified += sent
         self.dropped += dropped
+
+
+def _check_instant(name: str, given: Any) -> None:
+    if type(given) is not int or not INT64_MIN <= given < INT64_MAX:
+        raise ProtocolError(f"`{name}` is a 64-bit integer", seen=given)
 
 
 def _refused_of(refused: dict[int, dict[str, Any]], first: int, stop: int) -> dict[str, dict[str, Any]]:

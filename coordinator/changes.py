@@ -9,14 +9,16 @@ on its way ("this id exists") shares that change's fate: the refusal is not told
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pubsub_cluster.coordinator.answers import defect
 from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.coordinator.retained import RetainedDesk
 from pubsub_cluster.coordinator.store import Change, ChangeStore
 from pubsub_cluster.language.errors import (
     BusyError,
@@ -27,7 +29,7 @@ from pubsub_cluster.language.errors import (
     StoreError,
     UnknownIdError,
 )
-from pubsub_cluster.language.protocol import Op
+from pubsub_cluster.language.protocol import RETAINED_TOLD, RETAINED_TOLD_MAX, Op
 
 SLICE_ITEMS = 256  # a few ms of work: the longest that other clients wait for a bulk load
 GROUPS_OUTSTANDING_MAX = 64
@@ -48,6 +50,8 @@ class ChangeRequest:
     position: int = 0
     outstanding: int = 0
     results: list[dict[str, Any]] = field(default_factory=list)
+    told_max: int = 0
+    made: list[tuple[int, Change]] = field(default_factory=list)  # new subscriptions, by their results
 
     @property
     def finished(self) -> bool:
@@ -71,6 +75,8 @@ class ChangeDesk:
     ----------
     registry : Registry
     store : ChangeStore
+    retained : RetainedDesk
+        Asked about new subscriptions.
     answer : callable
         ``answer(request_key, fields)`` sends the reply of a finished request.
     """
@@ -79,17 +85,19 @@ class ChangeDesk:
         self,
         registry: Registry,
         store: ChangeStore,
+        retained: RetainedDesk,
         answer: Callable[[tuple[str, ...], dict[str, Any]], None],
     ) -> None:
         self._registry = registry
         self._store = store
+        self._retained = retained
         self._answer = answer
         self._queues: OrderedDict[bytes, deque[ChangeRequest]] = OrderedDict()
         self._request_count = self._item_count = 0
         self._groups: dict[int, _Group] = {}
         self._failed = False
 
-    def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any) -> None:
+    def submit(self, identity: bytes, key: tuple[str, ...], op: Op, header: Mapping[str, Any]) -> None:
         """Take a request of a connection.
 
         Raises
@@ -99,6 +107,14 @@ class ChangeDesk:
         BusyError
             Too many requests wait already, of this connection or of all.
         """
+        items = header["ids" if op is Op.UNSUBSCRIBE else "items"]
+        told_max = header.get("retained", RETAINED_TOLD) if op is Op.SUBSCRIBE else 0
+        if type(told_max) is not int or not 0 <= told_max <= RETAINED_TOLD_MAX:
+            raise ProtocolError(
+                "`retained` is the number of retained events that each new subscription is told",
+                seen=told_max,
+                limit=f"0 to {RETAINED_TOLD_MAX}",
+            )
         if not isinstance(items, list):
             raise ProtocolError("the items of a change are a JSON list", seen=type(items).__name__)
         limit = self._registry.limits.subscriptions_per_request_max
@@ -120,14 +136,14 @@ class ChangeDesk:
                 remedy="Send again after `retry_after_s`, with fewer requests in flight.",
                 retry_after_s=RETRY_AFTER_S,
             )
-        self._queues.setdefault(identity, deque()).append(ChangeRequest(key, op, items))
+        self._queues.setdefault(identity, deque()).append(ChangeRequest(key, op, items, told_max=told_max))
         self._request_count += 1
         self._item_count += len(items)
 
     @property
     def idle(self) -> bool:
         """Nothing waits, is staged or on its way to the disk."""
-        return not self._queues and not self._groups
+        return not self._queues and not self._groups and self._retained.idle
 
     @property
     def busy(self) -> bool:
@@ -160,6 +176,8 @@ class ChangeDesk:
             if isinstance(staged, tuple):
                 change, result = staged
                 changes.append(change)
+                if request.told_max:
+                    request.made.append((len(request.results), change))
             elif isinstance(staged, PubSubError):
                 result = {"ok": False, "error": staged.to_dict()}
                 if isinstance(staged, DuplicateIdError | UnknownIdError) and (self._groups or changes):
@@ -215,4 +233,9 @@ class ChangeDesk:
                 results[idx] = {"ok": False, "error": error.to_dict()}
 
     def _finish(self, request: ChangeRequest) -> None:
-        self._answer(request.key, {"results": request.results, "version": self._registry.version})
+        fields = {"results": request.results, "version": self._registry.version}
+        if request.made and self._retained.active:
+            answer = functools.partial(self._answer, request.key, fields)
+            self._retained.ask(request.made, request.results, request.told_max, answer)
+        else:
+            self._answer(request.key, fields)

@@ -23,6 +23,9 @@ LEAST: dict[str, float] = {
     "worker_silence_s": 2.0,  # an idle worker speaks every second
     "partitions": 1,
     "self_check_rows": 0,
+    "retained_events_max": 1,
+    "retained_bytes_max": 1,
+    "retained_age_s": 0.0,
 }
 MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
 DURABILITIES = ("full", "normal")
@@ -60,6 +63,11 @@ class ClusterConfig:
     self_check_rows : int
         Subscriptions that one live event a second is checked against by brute force, at low priority; 0:
         none. A wrong answer is logged as an alarm and shown by ``status``.
+    retained_events_max, retained_bytes_max : int
+        Events that are retained for new subscriptions (``valid_until``), and their bytes in memory; the
+        oldest are dropped beyond it.
+    retained_age_s : float
+        An event is not retained for longer than this, whatever its validity.
     injected_clock : bool
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
@@ -79,6 +87,9 @@ class ClusterConfig:
     task_timeout_s: float = 60.0
     worker_silence_s: float = 10.0
     self_check_rows: int = 250
+    retained_events_max: int = 1_000_000
+    retained_bytes_max: int = 256 << 20
+    retained_age_s: float = 86_400.0
     injected_clock: bool = False
     partitions: int = 64
 

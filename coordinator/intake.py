@@ -53,6 +53,8 @@ class Publication(msgspec.Struct):
         Of the buffers.
     alone : bool
         It was in a group that failed, and is not put into another.
+    valid_until : int or None
+        Its events are retained until then.
     """
 
     key: tuple[str, ...]
@@ -63,6 +65,7 @@ class Publication(msgspec.Struct):
     frames: Sequence[Buffer]
     size_bytes: int
     alone: bool = False
+    valid_until: int | None = None
 
     @property
     def buffers(self) -> Sequence[Buffer]:

@@ -67,6 +67,8 @@ class PublishDesk:
             return None
         try:
             publication = self._batches.read(key, request)
+            if publication.valid_until is not None:
+                self._coordinator.retained.admit()
             if publication.small:
                 self.intake.add(publication)
             else:
@@ -102,6 +104,8 @@ class PublishDesk:
         self._batches.open[batch_no] = OpenBatch(
             group, event_count, generation, version, counts, now_us, chunk_idx, reader
         )
+        if self._coordinator.retained.active:
+            self._coordinator.retained.placed(batch_no, group)
         self._carry_out(instructions)
 
     def done(self, batch_no: int) -> None:
@@ -116,6 +120,9 @@ class PublishDesk:
             count.set("notifications_sent", self._batches.notified)
             count.set("notifications_dropped", self._batches.dropped)
         self._answer(answered)
+        if self._coordinator.retained.active:
+            good = [publication for publication, reply in answered if reply.error is None]
+            self._coordinator.retained.done(batch_no, (batch.version, batch.now_us), good)
         now_s = time.monotonic()
         tuner = self._coordinator.tuner
         if tuner.wants_sample(now_s):
@@ -129,12 +136,14 @@ class PublishDesk:
         if isinstance(error, PoisonBatchError):
             status_page.keep_poison(self._coordinator, self._batches.open[batch_no], batch_no)
         batch = self._batches.close(batch_no)
+        self._coordinator.retained.closed(batch_no)
         self._coordinator.resources.slab.release(batch.chunk_idx)
         self._answer([(publication, Reply({}, error=error)) for publication in batch.group])
 
     def divided(self, batch_no: int) -> None:
         """A group has failed: each of its members goes out again, alone."""
         batch = self._batches.close(batch_no)
+        self._coordinator.retained.closed(batch_no)
         self._coordinator.resources.slab.release(batch.chunk_idx)
         self.intake.put_back(batch.group)
 

@@ -35,6 +35,7 @@ from pubsub_cluster.coordinator.publishing import PublishDesk
 from pubsub_cluster.coordinator.queries import answer_query
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.resources import Resources
+from pubsub_cluster.coordinator.retained import RetainedDesk
 from pubsub_cluster.coordinator.schema_store import with_stored_schema
 from pubsub_cluster.coordinator.self_check import SelfCheck
 from pubsub_cluster.coordinator.state import Scheduler
@@ -116,8 +117,9 @@ class Coordinator:
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.listeners = Listeners(self.frontend.offer)
         self.batches = BatchDesk(config, resources.slab, self.listeners)
+        self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
-        self.changes = ChangeDesk(self.registry, self.store, self._answer_change)
+        self.changes = ChangeDesk(self.registry, self.store, self.retained, self._answer_change)
         self.building = BuildingDesk(self)
 
     def run(self) -> int:
@@ -171,9 +173,9 @@ class Coordinator:
         self.listeners.tick(now_s)
         if self.tuner.hangs(now_s):
             self.backend.kill(TUNER)
+        self.retained.tick(now_s)
         for child in self.backend.spawn_due(now_s):
-            if child is not None:
-                self.scheduler.worker_spawned(child, now_s)
+            self.scheduler.worker_spawned(child, now_s)
         self.building.fold(now_s)
 
     def _close(self) -> None:
@@ -230,7 +232,7 @@ class Coordinator:
         if known is Waiting.IN_PROGRESS:
             return None
         try:
-            self.changes.submit(identity, key, op, message.header["ids" if op is Op.UNSUBSCRIBE else "items"])
+            self.changes.submit(identity, key, op, message.header)
         except Exception:
             self.window.finish(key, Reply({}), keep=False)  # not in progress any more
             raise

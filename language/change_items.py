@@ -48,6 +48,7 @@ class _Change(msgspec.Struct, tag_field="op", forbid_unknown_fields=True):
 
 class _Subscribe(_Change, tag=Op.SUBSCRIBE.value):
     items: list[ChangeItem]
+    retained: Any = msgspec.UNSET
 
 
 class _Update(_Change, tag=Op.UPDATE.value):
@@ -77,4 +78,7 @@ def parse_change(frames: list[Buffer]) -> Message | None:
     if isinstance(header, _Unsubscribe):
         return Message(Op.UNSUBSCRIBE.value, header.request, {"ids": header.ids}, buffers)
     op = Op.SUBSCRIBE if isinstance(header, _Subscribe) else Op.UPDATE
-    return Message(op.value, header.request, {"items": header.items}, buffers)
+    fields: dict[str, Any] = {"items": header.items}
+    if isinstance(header, _Subscribe) and header.retained is not msgspec.UNSET:
+        fields["retained"] = header.retained
+    return Message(op.value, header.request, fields, buffers)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pubsub_cluster.language.predicate import NormalForm, Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.text_match import compile_text
+from pubsub_cluster.language.values import fold
 
 _COMPARE = {
     "=": operator.eq,
@@ -37,10 +38,13 @@ def predicate_holds(predicate: Predicate, values: Values) -> bool:
     """Return whether some value satisfies a predicate; `values` as `flatten_event` gives them."""
     if predicate.kind is PredicateKind.COMPARE:
         compare = _COMPARE[predicate.text_operator]
+        sides = [values.get(str(name), ()) for name in (predicate.attribute, predicate.other)]
+        if predicate.ignore_case:
+            sides = [tuple(fold(one) if isinstance(one, str) else one for one in side) for side in sides]
         return any(
             compare(left, right)
-            for left_kind, left in map(typed, values.get(str(predicate.attribute), ()))
-            for right_kind, right in map(typed, values.get(str(predicate.other), ()))
+            for left_kind, left in map(typed, sides[0])
+            for right_kind, right in map(typed, sides[1])
             if left_kind is right_kind
             and (left_kind is not ValueKind.BOOLEAN or predicate.text_operator in ("=", "!="))
         )

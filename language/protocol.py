@@ -76,13 +76,14 @@ class Fields(NamedTuple):
 REQUEST_FIELDS: dict[Op, Fields] = {
     Op.HELLO: Fields(frozenset({"client", "version"}), frozenset({"replies"})),
     Op.PING: Fields(),
-    Op.SUBSCRIBE: Fields(frozenset({"items"})),
+    Op.SUBSCRIBE: Fields(frozenset({"items"}), frozenset({"retained"})),
     Op.UPDATE: Fields(frozenset({"items"})),
     Op.UNSUBSCRIBE: Fields(frozenset({"ids"})),
     Op.DESCRIBE: Fields(frozenset({"ids"}), frozenset({"expressions"})),
     Op.LIST: Fields(optional=frozenset({"after", "version"})),
     Op.PUBLISH: Fields(
-        frozenset({"batch", "batch_id", "publisher"}), frozenset({"answer", "ids", "at", "sizes"})
+        frozenset({"batch", "batch_id", "publisher"}),
+        frozenset({"answer", "ids", "at", "sizes", "valid_until"}),
     ),
     Op.LISTEN: Fields(frozenset({"owner"})),
     Op.UNLISTEN: Fields(frozenset({"owner"})),
@@ -111,6 +112,8 @@ SUBSCRIBE_ITEM_FIELDS = Fields(
     frozenset({"expr"}), frozenset({"id", "owner", "valid_from", "valid_until", "metadata"})
 )
 UPDATE_ITEM_FIELDS = Fields(frozenset({"id", "expr"}), frozenset({"valid_from", "valid_until", "metadata"}))
+RETAINED_TOLD, RETAINED_TOLD_MAX = 100, 1_000
+"""Retained events that a new subscription is told, unless it says how many; and the most that it may say."""
 DESCRIBED_IDS_MAX = 1_000
 """Ids of one request to describe: their metadata is the reply, and has to fit into a message."""
 DESCRIBED_EXPRESSIONS_MAX = 100
@@ -216,6 +219,7 @@ class PublishHeader(msgspec.Struct, forbid_unknown_fields=True):
     answer: Any = Answer.HANDLES.value
     ids: Any = False
     at: Any = None
+    valid_until: Any = None
     sizes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
