@@ -64,7 +64,8 @@ def subscribe(
     """Add a subscription.
 
     It is durable, and every later event is matched against it, when this command returns. Earlier events that
-    match and are still valid (`publish --valid-until`) are printed, one per line. EXPRESSION is in text form, or in JSON form when it begins with a brace. Instants are RFC 3339 text or microseconds since the
+    match and are still valid (`publish --valid-until`) are printed, one per line. EXPRESSION is in text form,
+    or in JSON form when it begins with a brace. Instants are RFC 3339 text or microseconds since the
     epoch. The language is on one page: docs/language.md.
 
     \b

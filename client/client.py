@@ -115,8 +115,8 @@ class Client(Operator):
         metadata : mapping, optional
             A JSON object that `describe_many` gives back; matching never looks at it.
         retained : int
-            Retained events (`publish`, `valid_until`) that `Subscription.retained` tells at most; 0: they are not
-            looked at.
+            Retained events (`publish`, `valid_until`) that `Subscription.retained` tells at most; 0: they
+            are not looked at.
 
         Raises
         ------

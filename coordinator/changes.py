@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ from pubsub_cluster.language.errors import (
     StoreError,
     UnknownIdError,
 )
-from pubsub_cluster.language.protocol import RETAINED_TOLD, RETAINED_TOLD_MAX, Op
+from pubsub_cluster.language.protocol import RETAINED_TOLD_MAX, Op
 
 SLICE_ITEMS = 256  # a few ms of work: the longest that other clients wait for a bulk load
 GROUPS_OUTSTANDING_MAX = 64
@@ -75,18 +75,18 @@ class ChangeDesk:
     ----------
     registry : Registry
     store : ChangeStore
-    retained : RetainedDesk
-        Asked about new subscriptions.
     answer : callable
         ``answer(request_key, fields)`` sends the reply of a finished request.
+    retained : RetainedDesk, optional
+        Asked about new subscriptions.
     """
 
     def __init__(
         self,
         registry: Registry,
         store: ChangeStore,
-        retained: RetainedDesk,
         answer: Callable[[tuple[str, ...], dict[str, Any]], None],
+        retained: RetainedDesk | None = None,
     ) -> None:
         self._registry = registry
         self._store = store
@@ -97,8 +97,8 @@ class ChangeDesk:
         self._groups: dict[int, _Group] = {}
         self._failed = False
 
-    def submit(self, identity: bytes, key: tuple[str, ...], op: Op, header: Mapping[str, Any]) -> None:
-        """Take a request of a connection.
+    def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any, told_max: Any = 0) -> None:
+        """Take a request of a connection; a new subscription is told `told_max` retained events at most.
 
         Raises
         ------
@@ -107,8 +107,6 @@ class ChangeDesk:
         BusyError
             Too many requests wait already, of this connection or of all.
         """
-        items = header["ids" if op is Op.UNSUBSCRIBE else "items"]
-        told_max = header.get("retained", RETAINED_TOLD) if op is Op.SUBSCRIBE else 0
         if type(told_max) is not int or not 0 <= told_max <= RETAINED_TOLD_MAX:
             raise ProtocolError(
                 "`retained` is the number of retained events that each new subscription is told",
@@ -143,7 +141,7 @@ class ChangeDesk:
     @property
     def idle(self) -> bool:
         """Nothing waits, is staged or on its way to the disk."""
-        return not self._queues and not self._groups and self._retained.idle
+        return not self._queues and not self._groups and (self._retained is None or self._retained.idle)
 
     @property
     def busy(self) -> bool:
@@ -176,7 +174,7 @@ class ChangeDesk:
             if isinstance(staged, tuple):
                 change, result = staged
                 changes.append(change)
-                if request.told_max:
+                if request.told_max and request.op is Op.SUBSCRIBE:
                     request.made.append((len(request.results), change))
             elif isinstance(staged, PubSubError):
                 result = {"ok": False, "error": staged.to_dict()}
@@ -234,7 +232,7 @@ class ChangeDesk:
 
     def _finish(self, request: ChangeRequest) -> None:
         fields = {"results": request.results, "version": self._registry.version}
-        if request.made and self._retained.active:
+        if request.made and self._retained is not None and self._retained.active:
             answer = functools.partial(self._answer, request.key, fields)
             self._retained.ask(request.made, request.results, request.told_max, answer)
         else:

@@ -46,7 +46,7 @@ from pubsub_cluster.language.errors import (
     PubSubError,
     error_from_dict,
 )
-from pubsub_cluster.language.protocol import Message, Op, PublishRequest
+from pubsub_cluster.language.protocol import RETAINED_TOLD, Message, Op, PublishRequest
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
 from pubsub_cluster.shm.memory import keep_memory
@@ -119,7 +119,7 @@ class Coordinator:
         self.batches = BatchDesk(config, resources.slab, self.listeners)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
-        self.changes = ChangeDesk(self.registry, self.store, self.retained, self._answer_change)
+        self.changes = ChangeDesk(self.registry, self.store, self._answer_change, self.retained)
         self.building = BuildingDesk(self)
 
     def run(self) -> int:
@@ -232,7 +232,8 @@ class Coordinator:
         if known is Waiting.IN_PROGRESS:
             return None
         try:
-            self.changes.submit(identity, key, op, message.header)
+            items = message.header["ids" if op is Op.UNSUBSCRIBE else "items"]
+            self.changes.submit(identity, key, op, items, message.header.get("retained", RETAINED_TOLD))
         except Exception:
             self.window.finish(key, Reply({}), keep=False)  # not in progress any more
             raise

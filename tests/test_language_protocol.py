@@ -128,7 +128,7 @@ def test_a_request_to_publish_is_taken_apart_without_its_long_fields(more: dict[
     assert quick is not None and (quick.op, quick.request, quick.buffers) == ("publish", "r", [b"x"])
     read = msgspec.structs.asdict(quick.header)
     read.update({name: msgspec.json.decode(read[name]) for name in ("batch", "sizes")})
-    assert read == {"answer": "handles", "ids": False, "at": None, **whole.header}
+    assert read == {"answer": "handles", "ids": False, "at": None, "valid_until": None, **whole.header}
     protocol.check_request(whole)
 
 
