@@ -10,7 +10,7 @@ Everyone outside this folder imports from here.
 
 from __future__ import annotations
 
-from pubsub_cluster.language.decode import decode_payload, event_as_json, events_as_json
+from pubsub_cluster.language.decode import column_views, decode_payload, event_as_json, events_as_json
 from pubsub_cluster.language.payload import (
     Buffer,
     Payload,
@@ -39,6 +39,7 @@ __all__ = [
     "TextEntries",
     "Value",
     "check_payload",
+    "column_views",
     "decode_payload",
     "event_as_json",
     "event_values",

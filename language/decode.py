@@ -58,14 +58,18 @@ def event_as_json(header: Mapping[str, Any], buffers: Sequence[Buffer], event_id
 
 
 def events_as_json(
-    header: Mapping[str, Any], buffers: Sequence[Buffer], event_idxs: Sequence[int]
+    header: Mapping[str, Any],
+    buffers: Sequence[Buffer],
+    event_idxs: Sequence[int],
+    views: Sequence[ColumnView] | None = None,
 ) -> list[bytes]:
     """Return accepted events as the publisher gave them, as JSON.
 
-    Infinities, which JSON cannot spell, become ``{"$float": "inf"}`` and ``{"$float": "-inf"}``.
+    Infinities, which JSON cannot spell, become ``{"$float": "inf"}`` and ``{"$float": "-inf"}``. Whoever asks
+    for a few events of a batch again and again keeps its `column_views`.
     """
     if header["format"] == "columns":
-        views = list(split_columns(header, buffers))
+        views = column_views(header, buffers) if views is None else views
         return [msgspec.json.encode(_spelt(_event_of_columns(views, event_idx))) for event_idx in event_idxs]
     offsets = np.frombuffer(buffers[0], dtype="<i8")
     data = memoryview(buffers[1])
@@ -74,6 +78,11 @@ def events_as_json(
         return documents
     decode = row_decoder("msgpack")
     return [msgspec.json.encode(_spelt(decode(document))) for document in documents]
+
+
+def column_views(header: Mapping[str, Any], buffers: Sequence[Buffer]) -> list[ColumnView]:
+    """Return the columns of a payload of columns; none of any other."""
+    return list(split_columns(header, buffers)) if header["format"] == "columns" else []
 
 
 def _event_of_columns(views: Sequence[ColumnView], event_idx: int) -> dict[str, Any]:

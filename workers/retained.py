@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from pubsub_cluster.language.batch import decode_payload, events_as_json
+from pubsub_cluster.language.batch import column_views, decode_payload, events_as_json
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
@@ -34,6 +34,7 @@ PART_EVENTS_MAX = 1 << 16
 WAITING_EVENTS_MAX = 4_096
 SWALLOW_FACTOR = 2
 HEAP_LEAST = 1_024
+VIEWS_EVENTS_MIN = 256
 BATCH_SIZE_BYTES_LEAST = 512  # of the objects that keep a batch, however small it is
 
 
@@ -57,6 +58,8 @@ class Batch:
     until_us : int
         When it ends, by its validity or by its age.
     is_live : bool
+    views : sequence, optional
+        Its columns, where it has many events: a subscription is told few of them.
     """
 
     publisher: str
@@ -70,6 +73,7 @@ class Batch:
     size_bytes: int = 0
     until_us: int = 0
     is_live: bool = True
+    views: Sequence[Any] | None = None
 
 
 class Told(NamedTuple):
@@ -84,7 +88,7 @@ def told_as_json(told: Sequence[Told]) -> list[bytes]:
     texts: list[bytes] = []
     for batch, some in itertools.groupby(told, key=lambda one: one.batch):
         event_idxs = [one.event_idx for one in some]
-        events = events_as_json(batch.header, batch.buffers, event_idxs)
+        events = events_as_json(batch.header, batch.buffers, event_idxs, batch.views)
         for event_idx, event in zip(event_idxs, events, strict=True):
             fields = {
                 "publisher": batch.publisher,
@@ -157,6 +161,8 @@ class RetainedEvents:
             block, batch.event_idx = selected(block, good), batch.event_idx[good]
         if not len(batch.event_idx):
             return
+        if len(batch.event_idx) >= VIEWS_EVENTS_MIN:
+            batch.views = column_views(batch.header, batch.buffers)
         batch.until_us = min(batch.valid_until, batch.accepted_us + self._age_us)
         batch.size_bytes = BATCH_SIZE_BYTES_LEAST + block.size_bytes + sum(map(len, batch.buffers))
         self._events += len(batch.event_idx)
@@ -240,7 +246,7 @@ class RetainedEvents:
                 self._let_go(batch, is_expired=False)
 
     def _let_go(self, batch: Batch, is_expired: bool) -> None:
-        batch.is_live, batch.buffers = False, ()
+        batch.is_live, batch.buffers, batch.views = False, (), None
         self._events -= len(batch.event_idx)
         self._size_bytes -= batch.size_bytes
         if is_expired:
