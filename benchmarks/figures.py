@@ -213,6 +213,17 @@ def overload() -> str:
     return "\n".join([*lines, "", measured_on(rows, "overload", OVERLOAD_COMMAND)])
 
 
+def retained() -> str:
+    """Return what a new subscription waits for the retained events."""
+    rows = read("retained")
+    lines = ["| workload | what | measured | target | |", "|---|---|---|---|---|"]
+    for row in rows:
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        measured = shown(row["value"], row["unit"])
+        lines.append(f"| {row['workload']} | {row['figure']} | {measured} | {row['target']} | {met} |")
+    return "\n".join([*lines, "", measured_on(rows, "retained", "pubsub_cluster.benchmarks.retained --live")])
+
+
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
     """Return the engine's lines by workload and size, then by figure."""
     runs: dict[tuple[str, int], dict[str, Line]] = {}
@@ -232,6 +243,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "drift": drift,
     "faults": faults,
     "overload": overload,
+    "retained": retained,
 }
 
 

@@ -153,7 +153,7 @@ def load_lines(
         numbers: list[int] = []
         items: list[dict[str, Any]] = []
         # Lines are read while those before them are on their way.
-        results = list(client.subscribe_many(_read(chunk, owner, tally, numbers, items)))
+        results = list(client.subscribe_many(_read(chunk, owner, tally, numbers, items), retained=0))
         if replace:
             tally.replaced_count += replace_existing(client, items, results)
         for number, result in zip(numbers, results, strict=True):

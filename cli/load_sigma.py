@@ -126,7 +126,7 @@ def load_into(
         for first in range(0, len(found.rules), RULES_PER_CHUNK):
             rules = found.rules[first : first + RULES_PER_CHUNK]
             items = [_item(rule, owner) for rule in rules]
-            results = list(client.subscribe_many(items))
+            results = list(client.subscribe_many(items, retained=0))
             if replace:
                 replaced_count += replace_existing(client, items, results)
             refused.update(

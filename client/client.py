@@ -150,7 +150,8 @@ class Client(Operator):
         on_progress : callable, optional
             Called with the number of items answered so far, about once per 2,000.
         retained : int
-            As for `subscribe`, of each; where many events are retained, 0 makes a large load faster.
+            As for `subscribe`, of each. Where many events are retained, give 0 for a large load: the
+            subscriptions that a request has beyond four seconds' work are made and have an error there.
 
         Returns
         -------

@@ -25,7 +25,6 @@ from pubsub_cluster.language.normalise import normalise
 from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.text_form import parse_text
-from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, leave, take_turns, tie_to_parent
 from pubsub_cluster.workers import retained_messages as wire
 from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json
@@ -33,6 +32,7 @@ from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json
 HEARTBEAT_S = 1.0
 NICENESS = 3  # gives way to workers
 SLICE_S = 0.02  # of one question, before the next one has its turn
+ANSWER_S_MAX = 4.0  # of one question, from its arrival: nobody who makes thousands waits for longer
 TOLD_SIZE_BYTES_MAX = 1 << 20
 """Events told in one reply; those of its later subscriptions are only counted when it is full."""
 log = logging.getLogger("pubsub_cluster.retainer")
@@ -40,9 +40,10 @@ log = logging.getLogger("pubsub_cluster.retainer")
 
 @dataclass(slots=True)
 class Question:
-    """An `Ask` that is worked on."""
+    """An `Ask` that is worked on; at `until_s`, monotonic, what is left of it is answered as an error."""
 
     asked: wire.Ask
+    until_s: float
     answers: list[bytes] = field(default_factory=list)
     room_bytes: int = TOLD_SIZE_BYTES_MAX
 
@@ -69,6 +70,9 @@ class Answering:
 
     def work(self, question: Question, until_s: float) -> None:
         """Answer items of a question, at least one, until the time is over."""
+        if time.monotonic() >= question.until_s and not question.is_done:
+            late = orjson.dumps({"error": unanswered(f"more than {ANSWER_S_MAX:g} s of work").to_dict()})
+            question.answers += [late] * (len(question.asked.items) - len(question.answers))
         while not question.is_done:
             item = question.asked.items[len(question.answers)]
             try:
@@ -138,7 +142,7 @@ class RetainerLoop:
                     case wire.Retain() as batch:
                         self._retain(batch)
                     case wire.Ask() as asked:
-                        self._questions.append(Question(asked))
+                        self._questions.append(Question(asked, time.monotonic() + ANSWER_S_MAX))
                     case wire.Now(now_us):
                         self._events.tick(now_us)
                     case wire.RetainerShutdown():
@@ -154,7 +158,6 @@ class RetainerLoop:
         self._events = RetainedEvents(schema, limits, setup.events_max, setup.size_bytes_max, setup.age_us)
         self._answering = Answering(schema, limits, self._events)
 
-    @fault_point("retainer.retain")
     def _retain(self, given: wire.Retain) -> None:
         moment = (given.version, given.accepted_us, given.valid_until)
         try:
@@ -177,7 +180,6 @@ class RetainerLoop:
         if hasattr(self, "_events"):
             self._say(wire.RetainerHeartbeat(self._events.counts))
 
-    @fault_point("retainer.send")
     def _say(self, message: wire.FromRetainer) -> None:
         self._socket.send(wire.encode(message))
 
