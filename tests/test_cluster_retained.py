@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from clusters import wait_until
+from click.testing import CliRunner
+from clusters import WAIT_S_MAX, wait_until
 from test_workers_retained import VECTORS, run_retained
 
 from pubsub_cluster import Client, Cluster
+from pubsub_cluster.cli.main import cli
 from pubsub_cluster.language.errors import PubSubError
 
 END = 1_000_000
@@ -59,7 +62,7 @@ class Live:
 
 
 def test_the_cluster_gives_the_answers_of_the_vectors(cluster: Cluster) -> None:
-    with cluster.client() as client:
+    with cluster.client(timeout_s=WAIT_S_MAX) as client:
         for number, vector in enumerate(VECTORS):
             live = Live(client, 10_000 * number)
             run_retained(vector, live)
@@ -67,7 +70,7 @@ def test_the_cluster_gives_the_answers_of_the_vectors(cluster: Cluster) -> None:
 
 
 def test_what_is_told_and_how_much_of_it(cluster: Cluster) -> None:
-    with cluster.client(publisher="ann") as client:
+    with cluster.client(publisher="ann", timeout_s=WAIT_S_MAX) as client:
         client.publish([{"k": 1}, {"k": float("nan")}, {"k": 2}], at=END, batch_id="b1", valid_until=END + 50)
         client.publish({"k": [3, 4]}, batch_id="b2", valid_until=END + 60)
         made = client.subscribe("k > 0", id="k", retained=2)
@@ -87,13 +90,13 @@ def test_what_is_told_and_how_much_of_it(cluster: Cluster) -> None:
 
 
 def test_a_death_loses_events_and_keeps_nobody_waiting(cluster: Cluster) -> None:
-    with cluster.client() as client:
+    with cluster.client(timeout_s=WAIT_S_MAX) as client:
         client.publish([{"d": 1}], valid_until=2 * END)
         wait_until(lambda: client.status()["retained"]["events"] > 0, "the event is retained")
         before = client.status()["retained"]
         os.kill(before["pid"], signal.SIGSTOP)  # what is asked meanwhile waits for it
         subscriptions = client.status()["subscriptions"]
-        with cluster.client(timeout_s=30.0) as other, ThreadPoolExecutor(1) as thread:
+        with cluster.client(timeout_s=WAIT_S_MAX) as other, ThreadPoolExecutor(1) as thread:
             waiting = thread.submit(other.subscribe, "d = 1", id="d1")
             try:
                 wait_until(lambda: client.status()["subscriptions"] > subscriptions, "it is made")
@@ -102,8 +105,24 @@ def test_a_death_loses_events_and_keeps_nobody_waiting(cluster: Cluster) -> None
                 assert not waiting.done()
             finally:
                 os.kill(before["pid"], signal.SIGKILL)
-            retained = waiting.result(30.0).retained
+            retained = waiting.result(WAIT_S_MAX).retained
         assert retained.count is None and "died" in str(retained.error)
         assert client.status()["retained"]["lost"] >= before["events"]
         client.publish([{"d": 2}], valid_until=2 * END)
         assert [t["event"] for t in client.subscribe("d > 0", id="d").retained.events] == [{"d": 2}]
+
+
+def test_the_commands_tell_of_retained_events(cluster: Cluster) -> None:
+    data = ["--data", str(cluster.data_dir)]
+    until = ["--valid-until", "2100-01-01T00:00:00Z"]
+    done = CliRunner().invoke(cli, ["publish", "-", *until, *data], input='{"c": "tea"}\n{"c": "no"}\n')
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(cli, ["subscribe", 'c = "tea"', "--id", "c1", *data])
+    assert '{"c":"tea"}' in done.output and "1 retained event" in done.output
+    done = CliRunner().invoke(cli, ["subscribe", 'c = "tea"', "--id", "c2", "--json", *data])
+    told = json.loads(done.stdout)["retained"]
+    assert (told["count"], told["events"][0]["event"]) == (1, {"c": "tea"})
+    done = CliRunner().invoke(
+        cli, ["subscribe", 'c = "tea"', "--id", "c3", "--retained", "0", "--json", *data]
+    )
+    assert "retained" not in json.loads(done.stdout)

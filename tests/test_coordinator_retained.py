@@ -24,6 +24,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.workers import retained as store_module
 from pubsub_cluster.workers import retained_messages as wire
 from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json
+from pubsub_cluster.workers.retainer import Answering, Question
 
 EVERY = NormalForm((), ((),))
 HAS_X = NormalForm((Predicate(PredicateKind.EXISTS, "x"),), ((0,),))
@@ -205,3 +206,24 @@ def test_a_publisher_that_is_too_fast_is_told_so(monkeypatch: pytest.MonkeyPatch
     answered: list[str] = []
     results = [ask(desk, answered, str(number)) for number in range(3)]
     assert answered == ["2"] and "error" in results[2]["retained"]
+
+
+def test_a_question_is_answered_in_slices_and_in_time() -> None:
+    store = Store()
+    store.add([1, 2], 0, 100)
+    answering = Answering(EMPTY_SCHEMA, DEFAULT_LIMITS, store.events)
+    items = [wire.Wanted(1, b'"n = 1"'), wire.Wanted(1, b'{"attr": "n", "op": ">", "value": 5}')]
+    question = Question(wire.Ask(0, 50, 10, [*items, wire.Wanted(1, b'"n >"')]), until_s=1e12)
+    for done in range(3):
+        assert len(question.answers) == done and not question.is_done
+        answering.work(question, until_s=0.0)
+    found, none, defect = question.answers
+    told = orjson.loads(found)
+    assert (told["count"], told["events"][0]["event"], none) == (1, {"n": 1}, b"")
+    assert "could not be looked at" in orjson.loads(defect)["error"]["condition"]
+    question = Question(wire.Ask(0, 50, 10, items), until_s=0.0)
+    answering.work(question, until_s=1e12)
+    assert question.is_done and all("error" in orjson.loads(answer) for answer in question.answers)
+    question = Question(wire.Ask(0, 50, 10, items[:1]), until_s=1e12, room_bytes=1)
+    answering.work(question, until_s=1e12)
+    assert orjson.loads(question.answers[0]) == {"count": 1, "events": []}

@@ -13,6 +13,7 @@ from strategies import NAMES, events, expressions, schemas
 from vectors import decoded, load_vectors
 
 from pubsub_cluster.language.batch import decode_payload, payload_from_dicts
+from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.expression import Atom, Expression, Operator
 from pubsub_cluster.language.json_form import expression_from_json
@@ -60,8 +61,8 @@ def run_retained(vector: dict[str, Any], matcher: Any) -> None:
             continue
         try:
             told = getattr(matcher, step["op"])(step)
-        except Exception:
-            assert step.get("expect") == "error", where
+        except PubSubError as error:
+            assert step.get("expect") == "error", f"{where}: {error}"
         else:
             assert told == step.get("expect"), where
 
