@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import NAMES, events, expressions, schemas
 from vectors import decoded, load_vectors
@@ -82,6 +82,7 @@ def _matching(form: NormalForm, given: list[Any], parts: int, schema: Schema) ->
     return sorted(every)
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_a_block_answers_as_the_naive_matcher(data: st.DataObject) -> None:
     schema = data.draw(st.one_of(st.just(EMPTY_SCHEMA), schemas()))
@@ -95,6 +96,7 @@ def test_a_block_answers_as_the_naive_matcher(data: st.DataObject) -> None:
     assert _matching(form, given_events, parts, schema) == expected
 
 
+@settings(max_examples=30)
 @given(st.lists(events(), min_size=1, max_size=8), st.sampled_from(["=", "!="]))
 def test_two_attributes_are_compared_without_case(given_events: list[Any], operator: str) -> None:
     atom = Atom(NAMES[0], Operator(operator), other=NAMES[1], ignore_case=True)
