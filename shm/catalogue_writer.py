@@ -21,6 +21,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_bulk import RowColumns
 from pubsub_cluster.shm.catalogue_draft import Draft, NewRow, Slices
+from pubsub_cluster.shm.catalogue_packed import PackedCatalogue, known_items
 from pubsub_cluster.shm.catalogue_store import (
     NO_COUNTS,
     ROWS_AHEAD,
@@ -236,6 +237,25 @@ class CatalogueWriter:
         taken: list[Any] = [self._owners, self._literals, self.predicates]
         self._owners, self._literals, self.predicates = {}, {}, []
         return taken
+
+    def take_over(self, packed: PackedCatalogue) -> None:
+        """Hold what was packed (`shm.catalogue_packed`); only while the catalogue is empty.
+
+        Raises
+        ------
+        LimitError, SegmentError
+            It does not fit; nothing has changed.
+        """
+        if self._counts != NO_COUNTS:
+            raise ValueError(f"the catalogue has {self._counts.rows} rows already")
+        self._store.make_room(packed.counts)
+        for name, values in packed.columns.items():
+            getattr(self.columns, name)[: len(values)] = values
+        self._counts = packed.counts
+        self._is_tight = self._store.is_tight(packed.counts)
+        predicates, self._attributes, owners = known_items(self.columns, packed.counts)
+        self.know_predicates(predicates)
+        self.know_owners(owners)
 
     def close(self) -> None:
         """Let go of the segment."""

@@ -9,6 +9,7 @@ make ids that collide; a word with an equal tag is compared with the catalogue's
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -119,6 +120,22 @@ class IdIndex:
         segment[at] = tag << 32 | row + 1
         self._counts[number] += 1
         self._count += 1
+
+    def fill(self, text_ids: Sequence[str]) -> None:
+        """Enter the ids of rows 0, 1, 2, ..., none of them twice; only while there are none."""
+        if self._count:
+            raise ValueError(f"{self._count} ids are there already")
+        hashed = np.fromiter(map(hash, text_ids), np.int64, len(text_ids))
+        words = (hashed >> SEGMENT_BITS & _TAG_MASK) << 32 | np.arange(1, len(text_ids) + 1)
+        number = hashed & _SEGMENT_MASK
+        order = np.lexsort((words, number))
+        bounds = np.searchsorted(number[order], np.arange(_SEGMENT_MASK + 2))
+        words = words[order]
+        for segment, (first, stop) in enumerate(itertools.pairwise(bounds.tolist())):
+            homes = max(int((stop - first) / LOAD_MAX) + 1, WORDS_LEAST)
+            self._rebuild(segment, words[first:stop], homes)
+            self._counts[segment] = stop - first
+        self._count = len(text_ids)
 
     def move(self, text_id: str, row: int) -> None:
         """Give an id that is there another row."""
