@@ -105,7 +105,7 @@ def start(config_file: Path | None, detach: bool, supervise: bool, as_json: bool
 
 
 def _run_here(config: ClusterConfig, as_json: bool) -> int:
-    from pubsub_cluster.coordinator.runtime import run_coordinator
+    from pubsub_cluster.coordinator.running import run_coordinator
 
     note(f"Starting {counted(config.workers, 'worker')} on {config.data_dir} ...")
     with contextlib.ExitStack() as stack:

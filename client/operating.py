@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import ReplyTimeoutError
+from pubsub_cluster.language.errors import ReplyTimeoutError, error_from_dict
 from pubsub_cluster.language.protocol import Message, Op
 
 RESIZE_TIMEOUT_S = 120.0
+JOB_TIMEOUT_S = 600.0
 _LOOK_EVERY_S = 0.05
 
 
@@ -61,6 +63,64 @@ class Operator:
         """Have the tuner leave the tables as they are, or not; return all that may be set."""
         action = "freeze" if frozen else "thaw"
         return dict(self._session.ask(Op.TUNE, {"action": action}).header["settings"])
+
+    def backup(self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
+        """Write every live subscription to a file on the cluster's machine; return what is in it.
+
+        Raises
+        ------
+        StoreError
+            The file cannot be written, or the change table is damaged.
+        ReplyTimeoutError
+            It is not done yet; it goes on.
+        """
+        return self._job(Op.BACKUP, {"path": os.path.abspath(path)}, timeout_s)
+
+    def restore(self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
+        """Replace all subscriptions by those of a backup; return what was in it.
+
+        The cluster begins another life; clients wait for it, and send again.
+
+        Raises
+        ------
+        StoreError, StartError
+            The backup is damaged, of another format, or does not fit here; nothing is changed.
+        ReplyTimeoutError
+            It is not done yet; it goes on.
+        """
+        return self._job(Op.RESTORE, {"path": os.path.abspath(path)}, timeout_s)
+
+    def verify(self, sample: int | None = None, *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
+        """Compare what is durable, the catalogue and the layout's answers; return the counts.
+
+        Parameters
+        ----------
+        sample : int, optional
+            Subscriptions that are compared one by one.
+        """
+        return self._job(Op.VERIFY, {} if sample is None else {"sample": sample}, timeout_s)
+
+    def _job(self, op: Op, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        deadline_s = time.monotonic() + timeout_s
+        number = self._session.ask(op, fields).header["job"]
+        while True:
+            try:
+                found = _facts(self._session.ask(Op.JOB, {"job": number}))
+            except ReplyTimeoutError:  # a restored catalogue is being taken over
+                if time.monotonic() > deadline_s:
+                    raise
+                continue
+            if found["state"] == "failed":
+                raise error_from_dict(found["error"])
+            if found["state"] == "done":
+                return {**found["answer"], "seconds": found["seconds"]}
+            if time.monotonic() > deadline_s:
+                raise ReplyTimeoutError(
+                    f"the {op.value} is not done yet",
+                    limit=f"{timeout_s} s",
+                    remedy="It goes on; `pubsub-cluster status` tells when the keeper is at it.",
+                )
+            time.sleep(_LOOK_EVERY_S)
 
     def resize(
         self,

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from pubsub_cluster.coordinator.answers import Reply, defect
+from pubsub_cluster.coordinator.clock import Clock, check_instant
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.forms import Forms
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
@@ -24,7 +24,6 @@ from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import Merged, Parts, ShardPage, as_bytes, match_counts, merge_pages
 from pubsub_cluster.language.batch import events_as_json
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError
-from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
 from pubsub_cluster.language.protocol import Answer, Buffer, PublishRequest
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
@@ -73,37 +72,6 @@ class OpenBatch(msgspec.Struct):
 Answered: TypeAlias = list[tuple[Publication, Reply]]
 
 
-class Clock:
-    """Microseconds since the epoch that never run backwards; taken from the batch where that is allowed.
-
-    Attributes
-    ----------
-    last_us : int
-        The latest that it has told.
-    """
-
-    def __init__(self, injected: bool) -> None:
-        self._injected = injected
-        self.last_us = INT64_MIN if injected else 0
-
-    def at(self, given: int | None) -> int:
-        """Return the time of acceptance of a batch whose checked `at` field is `given`."""
-        now_us = self.last_us if self._injected else time.time_ns() // 1_000
-        self.last_us = max(self.last_us, now_us if given is None else given)
-        return self.last_us
-
-    def check(self, given: Any) -> None:
-        """Raise `ProtocolError` unless `given` may stand in a batch's `at` field."""
-        if given is not None and not self._injected:
-            raise ProtocolError(
-                "this cluster judges validity by its own clock",
-                seen=given,
-                remedy="Leave out `at`, or start the cluster with an injected clock.",
-            )
-        if given is not None:
-            _check_instant("at", given)
-
-
 class BatchDesk:
     """Takes batches in and answers them.
 
@@ -112,13 +80,14 @@ class BatchDesk:
     config : ClusterConfig
     slab : BatchSlab
     listeners : Listeners
+    clock : Clock
     """
 
-    def __init__(self, config: ClusterConfig, slab: BatchSlab, listeners: Listeners) -> None:
+    def __init__(self, config: ClusterConfig, slab: BatchSlab, listeners: Listeners, clock: Clock) -> None:
         self._config = config
         self._slab = slab
         self._listeners = listeners
-        self._clock = Clock(config.injected_clock)
+        self._clock = clock
         self._forms = Forms(config.limits)
         self.open: dict[int, OpenBatch] = {}
         self.notified = 0
@@ -148,7 +117,7 @@ class BatchDesk:
         form = self._forms.of(header.batch, header.sizes)
         size_bytes = form.check(request.buffers, self._config.limits)
         if header.valid_until is not None:
-            _check_instant("valid_until", header.valid_until)
+            check_instant("valid_until", header.valid_until)
         told = (answer, bool(header.ids), header.at)
         return Publication(key, *told, form, request.buffers, size_bytes, valid_until=header.valid_until)
 
@@ -300,11 +269,6 @@ class BatchDesk:
             sent, dropped = 0, 1
         self.notified += sent
         self.dropped += dropped
-
-
-def _check_instant(name: str, given: Any) -> None:
-    if type(given) is not int or not INT64_MIN <= given < INT64_MAX:
-        raise ProtocolError(f"`{name}` is a 64-bit integer", seen=given)
 
 
 def _refused_of(refused: dict[int, dict[str, Any]], first: int, stop: int) -> dict[str, dict[str, Any]]:

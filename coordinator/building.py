@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.coordinator.epochs import EpochDesk
+from pubsub_cluster.coordinator.instructions import Instruction
+from pubsub_cluster.language.errors import error_from_dict
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.tuner import messages as wire
@@ -72,6 +74,15 @@ class BuildingDesk:
         base_rows = self._coordinator.scheduler.generations[generation].base_counts[0]
         self._coordinator.tuner.policy.published(base_rows, time.monotonic())
         give_back_memory()
+
+    def refused(self, generation: int, error: dict[str, Any], now_s: float) -> list[Instruction]:
+        """A worker cannot map a generation; give one up that comes with an epoch."""
+        if generation != self._coordinator.scheduler.pending:
+            return []
+        if self._coordinator.scheduler.is_held:
+            return self.epochs.refused(error_from_dict(error))
+        self._coordinator.tuner.refused(generation, error, now_s)
+        return []
 
     def unlinked(self, segment: str) -> None:
         """Nobody asks for a segment any more; it may have been a catalogue, which the tuner has mapped."""

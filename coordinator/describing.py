@@ -16,6 +16,7 @@ import orjson
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.language.errors import ClusterError, LimitError, ProtocolError, PubSubError, StoreError
+from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
     DESCRIBED_IDS_MAX,
@@ -24,6 +25,7 @@ from pubsub_cluster.language.protocol import (
 )
 from pubsub_cluster.shm.catalogue import CatalogueReader
 
+ROWS_PER_EPOCH = 1 << 40  # a cursor is an epoch and a row of it
 ROWS_PER_PAGE_MAX = 1 << 16
 """Rows that a page looks at; where most are removed ones it has few subscriptions, or none."""
 
@@ -63,7 +65,7 @@ def describe(
 
 
 def list_page(registry: Registry, store: ChangeStore, after: Any, version: Any) -> dict[str, Any]:
-    """Return subscriptions that are live at a version, from a row on, and the row to go on from.
+    """Return subscriptions that are live at a version, from a row of an epoch on, and where to go on.
 
     Parameters
     ----------
@@ -83,14 +85,15 @@ def list_page(registry: Registry, store: ChangeStore, after: Any, version: Any) 
     """
     now, rows = registry.version, registry.catalogue.counts().rows
     at = _number("version", now if version is None else version, now)
-    if at < registry.moved_at:
+    epoch, first = divmod(_number("after", after, INT64_MAX), ROWS_PER_EPOCH) if after is not None else (0, 0)
+    if after is not None and epoch != registry.moves:
         raise ClusterError(
             "the catalogue was packed while it was being listed: rows have other numbers now",
-            seen=at,
-            limit=registry.moved_at,
+            seen=epoch,
+            limit=registry.moves,
             remedy="List it again from the start.",
         )
-    first = _number("after", 0 if after is None else after, rows)
+    first = _number("after", first, rows)
     reader = CatalogueReader.of(registry.catalogue)
     stop = min(rows, first + ROWS_PER_PAGE_MAX)
     removed = reader.columns.removed_version[first:stop]
@@ -113,7 +116,8 @@ def list_page(registry: Registry, store: ChangeStore, after: Any, version: Any) 
             break
         handle = int(reader.columns.handle[row])
         items.append({"id": name, "handle": handle, "expr": orjson.Fragment(expression)})
-    return {"items": items, "next": following, "version": at}
+    cursor = None if following is None else registry.moves * ROWS_PER_EPOCH + following
+    return {"items": items, "next": cursor, "version": at}
 
 
 def _number(name: str, value: Any, most: int) -> int:

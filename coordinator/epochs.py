@@ -86,6 +86,10 @@ class EpochDesk:
         self._is_level = False
         return []
 
+    def refused(self, error: PubSubError) -> list[Instruction]:
+        """Give up the generation that is held: a worker cannot map it."""
+        return self._give_up(error) if self._build is not None else []
+
     @property
     def busy(self) -> bool:
         """There is something to do now, not only to wait for."""

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from pubsub_cluster.coordinator.config import ClusterConfig
-from pubsub_cluster.coordinator.runtime import run_coordinator
+from pubsub_cluster.coordinator.running import run_coordinator
 from pubsub_cluster.language.errors import PubSubError
 
 CANNOT_START = 3

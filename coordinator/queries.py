@@ -51,6 +51,13 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
             return Reply(status_page.tune(coordinator, header))
         case Op.RESIZE:
             resize(coordinator, header)
+        case Op.BACKUP | Op.RESTORE | Op.VERIFY:
+            job = coordinator.keeper.submit(
+                op.value, message.request, header.get("path"), header.get("sample")
+            )
+            return Reply({"job": job.number})
+        case Op.JOB:
+            return Reply(coordinator.keeper.job(header["job"]))
         case Op.STOP:
             coordinator.stop()
         case _:

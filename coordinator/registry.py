@@ -7,6 +7,7 @@ fails, everything staged is forgotten (`rollback`): nothing of it was ever visib
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from pubsub_cluster.coordinator.items import new_row
 from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
+from pubsub_cluster.coordinator.snapshots import Snapshot
 from pubsub_cluster.coordinator.staging import Answer, Live, Staged, Staging
 from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.errors import PubSubError, StartError, UnknownIdError
@@ -49,7 +51,7 @@ class Registry:
         self.limits = limits
         self.version = 0  # of the last applied change
         self.live_count = 0
-        self.moved_at = 0  # version at which the rows were numbered anew
+        self.moves = 0  # how often the rows were numbered anew
         self.removed_count = 0  # rows of this life that are dead
         self._reader = CatalogueReader.of(catalogue)
         self._live = IdIndex(self._reader.id_bytes)
@@ -121,7 +123,7 @@ class Registry:
         self._reader = CatalogueReader.of(move.new)
         self._live.renumber(new_row, self._reader.id_bytes)
         self.row_versions.move(new_row)
-        self.moved_at = self.version
+        self.moves += 1
 
     def settle(self, segment_count: int) -> bool:
         """Let a part of what tells of rows follow the last move; False when all of it has."""
@@ -196,6 +198,13 @@ class Registry:
         self._metadata.forget(names)
         self.removed_count += len(rows)
 
+    def _forget(self, change: Change) -> None:
+        """Let a replayed removal take effect, if what it removes was taken over."""
+        if self._live.find(change.subscription_id) >= 0:
+            self._remove(self._live.remove(change.subscription_id), change.version)
+            self._metadata.put(change.subscription_id, None)
+            self.live_count = len(self._live)
+
     def _remove(self, row: int, version: int) -> None:
         self.catalogue.remove(row, version)
         self.removed_count += 1
@@ -203,6 +212,40 @@ class Registry:
     def rollback(self) -> None:
         """Forget everything staged: the store could not keep it."""
         self._staging.forget(self.version)
+
+    def take_over(self, snapshot: Snapshot) -> None:
+        """Start from a snapshot; `replay` what came after it. Only while the catalogue is empty.
+
+        Raises
+        ------
+        LimitError, SegmentError
+            It does not fit.
+        """
+        self.catalogue.take_over(snapshot.catalogue)
+        columns, rows = snapshot.catalogue.columns, snapshot.catalogue.counts.rows
+        text = columns["id_text"].tobytes()
+        bounds = itertools.pairwise(columns["id_start"][: rows + 1].tolist())
+        if text.isascii():  # as most ids are: cut once instead of decoded one by one
+            whole = text.decode()
+            self._live.fill([whole[first:stop] for first, stop in bounds])
+        else:
+            self._live.fill([text[first:stop].decode() for first, stop in bounds])
+        for name, data in snapshot.metadata.items():
+            self._metadata.put(name, data)
+        self.live_count = rows
+        self.row_versions.fill(snapshot.row_version)
+        self.start_at(snapshot.facts.version, snapshot.facts.next_handle)
+
+    def start_at(self, version: int, next_handle: int) -> None:
+        """Give no version up to this one again, and no handle below; the catalogue is at this version."""
+        self.version = version
+        self._staging.next_version = max(self._staging.next_version, version + 1)
+        self._staging.next_handle = max(self._staging.next_handle, next_handle)
+
+    @property
+    def next_handle(self) -> int:
+        """The handle of the next new subscription."""
+        return self._staging.next_handle
 
     @fault_point("store.replay")
     def replay(
@@ -213,7 +256,7 @@ class Registry:
         Parameters
         ----------
         changes : callable
-            Gives all durable changes in version order; called twice.
+            Gives all durable changes that are not in force yet, in version order; called twice.
         go_on : callable
             Asked now and then; False ends the replay early.
 
@@ -225,7 +268,7 @@ class Registry:
         last: dict[str, int] = {}  # only of ids that changed again: most never do
         for change in changes():
             self._staging.next_handle = max(self._staging.next_handle, change.handle + 1)
-            self._staging.next_version = change.version + 1
+            self._staging.next_version = max(self._staging.next_version, change.version + 1)
             if change.operation == UNSUBSCRIBE:
                 last[change.subscription_id] = GONE
             elif change.operation == UPDATE or change.subscription_id in last:
@@ -233,7 +276,10 @@ class Registry:
         waiting: list[Staged] = []
         for change in changes():
             version = change.version
-            if change.operation == UNSUBSCRIBE or last.get(change.subscription_id, version) != version:
+            if change.operation == UNSUBSCRIBE:
+                self._forget(change)
+                continue
+            if last.get(change.subscription_id, version) != version:
                 continue
             try:
                 form = self._staging.form_of(change.expression or b"")

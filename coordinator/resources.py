@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
 import resource
 from dataclasses import asdict
@@ -50,6 +51,7 @@ COORDINATOR_COUNTERS = (
     "tuner_restarts",
     "generations",
 )
+_lives = itertools.count(1)  # of this process: a restore begins another one
 WORKER_COUNTERS = ("tasks", "events", "busy_us")
 
 
@@ -100,7 +102,7 @@ class Resources:
         self._lock()
         self.swept = sweep_dead()
         self.owner = current_owner(self.cluster_id)
-        self.life = f"{self.owner.pid}-{self.owner.start_time_ticks}"
+        self.life = f"{self.owner.pid}-{self.owner.start_time_ticks}-{next(_lives)}"
         self._undo.callback(self._unlink_all)
         self.client_endpoint = client_endpoint(self.data_dir)
         self.worker_endpoint = f"ipc://{socket_path(self.data_dir, WORKER_SOCKET_NAME)}"

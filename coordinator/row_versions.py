@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_right
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.shm.code_space import I4, I8
 
@@ -55,6 +56,13 @@ class RowVersions:
         if not self._distance or self._distance[-1] != distance:
             self._first_row.append(row)
             self._distance.append(distance)
+
+    def fill(self, versions: npt.NDArray[np.int64]) -> None:
+        """Take rows 0, 1, 2, ...; only while there are none."""
+        distance = versions - np.arange(len(versions))
+        first = np.flatnonzero(np.diff(distance, prepend=distance[:1] - 1))
+        self._first_row.frombytes(first.astype(np.int64).tobytes())
+        self._distance.frombytes(distance[first].astype(np.int64).tobytes())
 
     def version_of(self, row: int) -> int:
         """Return the version that made a row which was added."""

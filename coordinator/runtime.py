@@ -19,14 +19,16 @@ from typing import Any
 
 from pubsub_cluster.coordinator import instructions as todo
 from pubsub_cluster.coordinator import status as status_page
-from pubsub_cluster.coordinator.answers import Key, Reply, ReplyWindow, Waiting, change_reply, defect
+from pubsub_cluster.coordinator.answers import Reply, ReplyWindow, defect
 from pubsub_cluster.coordinator.backend import TUNER, Backend
 from pubsub_cluster.coordinator.batches import BatchDesk
 from pubsub_cluster.coordinator.building import BuildingDesk
-from pubsub_cluster.coordinator.changes import ChangeDesk
+from pubsub_cluster.coordinator.change_answers import ChangeAnswers
+from pubsub_cluster.coordinator.clock import Clock
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
+from pubsub_cluster.coordinator.keeping import Job, KeeperDesk
 from pubsub_cluster.coordinator.knobs import Knobs
 from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
@@ -46,9 +48,8 @@ from pubsub_cluster.language.errors import (
     PubSubError,
     error_from_dict,
 )
-from pubsub_cluster.language.protocol import RETAINED_TOLD, Message, Op, PublishRequest
+from pubsub_cluster.language.protocol import Message, Op, PublishRequest
 from pubsub_cluster.shm.fault_points import fault_point
-from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
 from pubsub_cluster.shm.memory import keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
@@ -61,7 +62,7 @@ DRAIN_S_MAX = 5.0  # what was accepted is answered before a stop, if that takes 
 # allocations, as Python does, costs a tenth of the time of loading.
 GC_THRESHOLDS = (100_000, 10, 10)
 WORK = (Op.PUBLISH, Op.SUBSCRIBE, Op.UPDATE, Op.UNSUBSCRIBE)
-NOT_KEPT = ("store_failed", "cluster_error")  # such an answer may differ next time
+AGAIN = -1  # instead of an exit status: another life is to begin in this process
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
@@ -75,6 +76,8 @@ class Coordinator:
         Called once with the status when every worker takes tasks.
     parent_pid : int, optional
         Stop when this process ends.
+    jobs : dict of int to Job, optional
+        Of the life before in this process.
 
     Raises
     ------
@@ -87,11 +90,14 @@ class Coordinator:
         config: ClusterConfig,
         on_ready: Callable[[dict[str, Any]], None] | None = None,
         parent_pid: int | None = None,
+        jobs: dict[int, Job] | None = None,
     ) -> None:
         self.config = config
+        self._jobs: dict[int, Job] = {} if jobs is None else jobs
         self._on_ready = on_ready
         self._parent_pid = parent_pid
-        self._stopping = False
+        self._stopping = self._stop_asked = False
+        self._serving = False  # the catalogue is complete
         self._look_around_s = 0.0
         self.started_s = time.monotonic()
         self.resources = Resources(config)
@@ -104,6 +110,7 @@ class Coordinator:
     def _open(self) -> None:
         resources = self.resources
         self.store = ChangeStore(resources.data_dir, self.config.durability)
+        self.keeper = KeeperDesk(self, self.config.schema, self._jobs)
         self.config = config = with_stored_schema(self.config, self.store)
         self.registry = Registry(resources.catalogue, config.schema, config.limits)
         timeouts_s = config.task_timeout_s, config.worker_silence_s
@@ -116,14 +123,16 @@ class Coordinator:
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.listeners = Listeners(self.frontend.offer)
-        self.batches = BatchDesk(config, resources.slab, self.listeners)
+        clock = Clock(config.injected_clock, self.store.marks)
+        self.batches = BatchDesk(config, resources.slab, self.listeners, clock)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
-        self.changes = ChangeDesk(self.registry, self.store, self._answer_change, self.retained)
+        self.change_answers = ChangeAnswers(self, self.frontend.send)
+        self.changes = self.change_answers.desk
         self.building = BuildingDesk(self)
 
     def run(self) -> int:
-        """Serve until stopped by a signal or a client; return the exit status."""
+        """Serve until stopped by a signal or a client; return the exit status, or `AGAIN`."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self.stop())
         gc.set_threshold(*GC_THRESHOLDS)
@@ -131,15 +140,18 @@ class Coordinator:
         try:
             self.carry_out(self.scheduler.start())
             self.backend.spawn(TUNER, 0.0)
-            self.registry.replay(self.store.replay, lambda: not self._stopping)
+            self._spawn_due(time.monotonic())  # they load and compile while the catalogue is taken over
+            self.keeper.recover(self.registry, self._attend_children)
             self.store.start()
             self.building.catalogue_changed()
+            self._serving = True
+            self._tell_ready()
             while not self._stopping and self._parent_pid in (None, os.getppid()):
                 self._serve_once()
             drained_s = time.monotonic() + DRAIN_S_MAX
             while not (self.changes.idle and self.publishing.idle) and time.monotonic() < drained_s:
                 self._serve_once()
-            return 0
+            return AGAIN if self.keeper.exchange() and not self._stop_asked else 0
         finally:
             self._close()
 
@@ -150,11 +162,7 @@ class Coordinator:
         now_s = time.monotonic()
         from_clients = self.frontend.socket in ready
         if len(ready) > from_clients:
-            # Children's messages come before their deaths: what a worker finished is rarely done twice.
-            for said in self.backend.receive():
-                self._on_child(said.child, said.body, now_s)
-            for child in self.backend.ended(ready):
-                self._on_death(child, now_s)
+            self._hear_children(ready, now_s)
             if self.store.wake_fd in ready and self.changes.committed():
                 self.building.catalogue_changed()
         if from_clients:
@@ -167,6 +175,24 @@ class Coordinator:
             self._look_around_s = now_s + LOOK_AROUND_S
             self._look_around(now_s)
 
+    def _hear_children(self, ready: set[object], now_s: float) -> None:
+        # Children's messages come before their deaths: what a worker finished is rarely done twice.
+        for said in self.backend.receive():
+            self._on_child(said.child, said.body, now_s)
+        for child in self.backend.ended(ready):
+            self._on_death(child, now_s)
+
+    def _attend_children(self) -> bool:
+        """Serve the children alone, while the catalogue is being taken over; False: stop."""
+        now_s = time.monotonic()
+        self._hear_children(self.backend.poll([], 0, now_s), now_s)
+        self._spawn_due(now_s)
+        return not self._stopping
+
+    def _spawn_due(self, now_s: float) -> None:
+        for worker_idx in self.backend.spawn_due(now_s):
+            self.scheduler.worker_spawned(worker_idx, now_s)
+
     def _look_around(self, now_s: float) -> None:
         """Do what time alone makes due."""
         self.carry_out(self.scheduler.tick(now_s))
@@ -174,9 +200,9 @@ class Coordinator:
         if self.tuner.hangs(now_s):
             self.backend.kill(TUNER)
         self.retained.tick(now_s)
-        for child in self.backend.spawn_due(now_s):
-            self.scheduler.worker_spawned(child, now_s)
+        self._spawn_due(now_s)
         self.building.fold(now_s)
+        self.keeper.tick(now_s)
 
     def _close(self) -> None:
         # Each step is taken whatever becomes of the others; the last one named is the first to run.
@@ -186,6 +212,7 @@ class Coordinator:
             steps.callback(self.changes.committed)
             steps.callback(self.store.close)
             steps.callback(self.backend.close)
+            steps.callback(self.keeper.close)
 
     @fault_point("client.message")
     def _on_client(
@@ -216,36 +243,17 @@ class Coordinator:
             return self.publishing.submit(identity, message, now_s)
         match Op(message.op):
             case Op.SUBSCRIBE | Op.UPDATE | Op.UNSUBSCRIBE as op:
-                return self._on_change(identity, message, op)
+                return self.change_answers.submit(identity, message, op)
             case op:
                 return answer_query(self, identity, message, op)
 
     def stop(self) -> None:
         """Answer what was accepted, then leave."""
+        self._stopping = self._stop_asked = True
+
+    def restart(self) -> None:
+        """Answer what was accepted, then begin another life in this process."""
         self._stopping = True
-
-    def _on_change(self, identity: bytes, message: Message, op: Op) -> Reply | None:
-        key: Key = ("change", op, message.request)
-        known = self.window.begin(key, identity, message.request)
-        if isinstance(known, Reply):
-            return known
-        if known is Waiting.IN_PROGRESS:
-            return None
-        try:
-            items = message.header["ids" if op is Op.UNSUBSCRIBE else "items"]
-            self.changes.submit(identity, key, op, items, message.header.get("retained", RETAINED_TOLD))
-        except Exception:
-            self.window.finish(key, Reply({}), keep=False)  # not in progress any more
-            raise
-        return None
-
-    def _answer_change(self, key: Key, fields: dict[str, Any]) -> None:
-        # Once an item took effect the answer stays: sent again, the request must not be carried out twice.
-        kept = any(result["ok"] or result["error"]["code"] not in NOT_KEPT for result in fields["results"])
-        reply = change_reply(**fields)
-        identity, request = self.window.finish(key, reply, keep=kept or not fields["results"])
-        self.resources.count.add("changes_applied", sum(bool(result["ok"]) for result in fields["results"]))
-        self.frontend.send(identity, reply.frames(request))
 
     @fault_point("child.message")
     def _on_child(self, worker_idx: int | None, body: bytes, now_s: float) -> None:
@@ -274,6 +282,10 @@ class Coordinator:
             case worker_wire.LayoutAttached(generation, lookups):
                 self.layouts.attached(generation, lookups)
                 return self.scheduler.layout_attached(worker_idx, generation, now_s)
+            case worker_wire.LayoutRefused(generation, error):
+                log.error("worker %d cannot map generation %d: %s", worker_idx, generation, error)
+                given_up = self.building.refused(generation, error, now_s)
+                return given_up + self.scheduler.layout_refused(worker_idx, generation, now_s)
             case worker_wire.TaskFailed(task_id, error):
                 return self.scheduler.task_failed(worker_idx, task_id, error_from_dict(error), now_s)
             case worker_wire.Observed():
@@ -343,19 +355,7 @@ class Coordinator:
                     self.building.unlinked(segment)
 
     def _tell_ready(self) -> None:
-        if self._on_ready is not None and all(worker.ready for worker in self.scheduler.workers.values()):
+        ready = self._serving and all(worker.ready for worker in self.scheduler.workers.values())
+        if self._on_ready is not None and ready:
             callback, self._on_ready = self._on_ready, None
             callback(status_page.status(self))
-
-
-def run_coordinator(
-    config: ClusterConfig,
-    on_ready: Callable[[dict[str, Any]], None] | None = None,
-    parent_pid: int | None = None,
-) -> int:
-    """Run a cluster in this process until it is stopped; return the exit status.
-
-    Parameters and errors are those of `Coordinator`.
-    """
-    take_turns(SHORT_TURN_US)  # before there are any other threads
-    return Coordinator(config, on_ready, parent_pid).run()

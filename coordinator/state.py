@@ -18,8 +18,6 @@ Rules of the file
 
 from __future__ import annotations
 
-import msgspec
-
 from pubsub_cluster.coordinator.config import DOUBLINGS_MAX, TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import Generation
 from pubsub_cluster.coordinator.generations import Generations
@@ -35,7 +33,7 @@ from pubsub_cluster.coordinator.instructions import (
     SpawnWorker,
     WorkerGone,
 )
-from pubsub_cluster.coordinator.team import Crew, Running, Team, Worker
+from pubsub_cluster.coordinator.team import Batch, Crew, Running, Worker
 from pubsub_cluster.language.errors import PoisonBatchError, PubSubError
 from pubsub_cluster.workers import messages as wire
 
@@ -44,21 +42,6 @@ RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
 START_S_MAX = 300.0  # a first start compiles the kernels
 QUIET_LIFE_S = 30.0  # a worker that lived so long is not part of a crash loop
-
-
-class Batch(msgspec.Struct):
-    """An accepted batch: what it is bound to and which shards still owe an answer."""
-
-    batch_no: int
-    team: Team
-    generation: int
-    moment: tuple[wire.Counts, int, int]  # what the catalogue holds, its version, the time
-    chunk_idx: int
-    waiting: set[int]
-    is_group: bool = False
-    running: set[int] = set()
-    kills: dict[int, int] = {}  # by shard
-    error: PubSubError | None = None
 
 
 class Scheduler(Generations):
@@ -258,6 +241,22 @@ class Scheduler(Generations):
     def withdraw(self) -> list[Instruction]:
         """The generation that was held will never be used."""
         self.pending, self.is_held = None, False
+        return self._retire()
+
+    def layout_refused(self, worker_idx: int, number: int, now_s: float) -> list[Instruction]:
+        """A worker cannot map a generation: one that nobody uses yet is given up, by all of them.
+
+        A worker that cannot map one in use is of no use for its batches, and starts anew.
+        """
+        worker = self.workers[worker_idx]
+        worker.attaching.discard(number)
+        worker.heard_at_s = now_s
+        worker.tell(now_s, f"refused {number}")
+        found = self.generations.get(number)
+        if number == self.pending:
+            self.pending, self.is_held = None, False
+        elif found is not None and (number == self.current or found.bound_batches):
+            return [KillWorker(worker_idx)]
         return self._retire()
 
     def _advance(self) -> list[Instruction]:

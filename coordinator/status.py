@@ -88,6 +88,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         },
         "retained": coordinator.retained.status(),
         "self_check": coordinator.self_check.status(),
+        "durable": coordinator.keeper.status(),
         "encoder": coordinator.layouts.encoder(),
         "segments": _segment_sizes(coordinator),
     }

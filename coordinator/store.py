@@ -14,10 +14,13 @@ those groups built on was never kept.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import sqlite3
 import threading
+import uuid
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,14 +28,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from pubsub_cluster.coordinator.marks import Marks
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.shm.fault_points import fault_point
 
 STORE_FILE = "catalogue.sqlite"
-STORE_FORMAT = "1"
+STORE_FORMAT = "2"
+FORMAT_WITHOUT_CRC = "1"
 QUEUED_GROUPS_MAX = 1_024
 BUSY_TIMEOUT_S = 5.0
-
+WAL_SIZE_BYTES_KEPT = 64 << 20  # readers may hold it up, and let it grow
+log = logging.getLogger("pubsub_cluster.coordinator")
 SUBSCRIBE, UPDATE, UNSUBSCRIBE = 1, 2, 3
 ADDED = {SUBSCRIBE: 1, UPDATE: 0, UNSUBSCRIBE: -1}  # subscriptions, by operation
 
@@ -41,12 +47,14 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITH
 CREATE TABLE IF NOT EXISTS changes (
     first_version INTEGER PRIMARY KEY,
     last_version INTEGER NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    crc INTEGER
 );
 """
-_INSERT = "INSERT INTO changes VALUES (?, ?, ?)"
-_SELECT = "SELECT body FROM changes ORDER BY first_version"
-_SELECT_ONE = "SELECT body FROM changes WHERE first_version <= ? ORDER BY first_version DESC LIMIT 1"
+INSERT_GROUP = "INSERT INTO changes VALUES (?, ?, ?, ?)"
+_LAST = "SELECT last_version FROM changes ORDER BY first_version DESC LIMIT 1"
+_SELECT = "SELECT body, crc FROM changes WHERE last_version > ? ORDER BY first_version"
+_SELECT_ONE = "SELECT body, crc FROM changes WHERE first_version <= ? ORDER BY first_version DESC LIMIT 1"
 
 
 class Change(NamedTuple):
@@ -79,8 +87,29 @@ class Change(NamedTuple):
     metadata: bytes | None = None
 
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_changes = msgspec.msgpack.Encoder().encode
+NO_CHANGES = encode_changes([])
 _decode = msgspec.msgpack.Decoder(list[Change]).decode
+
+
+def decode_changes(body: bytes, crc: int | None, path: Path) -> list[Change]:
+    """Return a group's changes; `crc` is None in groups from before there was any.
+
+    Raises
+    ------
+    StoreError
+        They are not those that were written.
+    """
+    try:
+        if crc is not None and zlib.crc32(body) != crc:
+            raise ValueError(f"CRC-32 {zlib.crc32(body)}, written was {crc}")
+        return _decode(body)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise StoreError(
+            "a group of changes cannot be read",
+            seen=f"{error} ({path})",
+            remedy="The file is damaged: restore it from a backup.",
+        ) from error
 
 
 class Committed(NamedTuple):
@@ -97,6 +126,13 @@ class _Group(NamedTuple):
     body: bytes
 
 
+class TableEnd(NamedTuple):
+    """The last version of a table, and the largest handle among what compaction has taken out of it."""
+
+    version: int
+    handle: int
+
+
 class ChangeStore:
     """The change table of one data directory.
 
@@ -109,7 +145,15 @@ class ChangeStore:
     Raises
     ------
     StoreError
-        When the file cannot be opened, is damaged, or is of another format.
+        When the file cannot be opened, is damaged, is of another format, or has lost acknowledged changes.
+
+    Attributes
+    ----------
+    lineage : str
+        Names this history of changes; a restored table has another one.
+    end : TableEnd
+        When it was opened.
+    marks : Marks
     """
 
     def __init__(self, data_dir: Path, durability: str) -> None:
@@ -124,13 +168,18 @@ class ChangeStore:
         with self._explained("opened"), contextlib.closing(self._connect()) as connection:
             connection.executescript(_TABLES)
             self._check_format(connection)
+            self.lineage = str(self._meta(connection, "lineage"))
+            self.end = self._end(connection)
         self._inode = os.stat(self.path).st_ino
+        self.marks = Marks(data_dir)
+        self._check_end()
 
-    def replay(self) -> Iterator[Change]:
-        """Yield every durable change in version order."""
+    def replay(self, after: int = 0) -> Iterator[Change]:
+        """Yield every durable change behind version `after`, in version order."""
         with self._explained("read"), contextlib.closing(self._connect()) as connection:
-            for (body,) in connection.execute(_SELECT):
-                yield from self._changes(body)
+            for body, crc in connection.execute(_SELECT, (after,)):
+                changes = decode_changes(body, crc, self.path)
+                yield from [change for change in changes if change.version > after]
 
     def expressions(self, versions: Iterable[int]) -> dict[int, bytes]:
         """Return the expressions of durable changes by their versions, each as it was given.
@@ -148,8 +197,9 @@ class ChangeStore:
         with self._explained("read"), contextlib.closing(self._connect()) as connection:
             for version in sorted(versions):
                 if version not in group:
-                    (body,) = connection.execute(_SELECT_ONE, (version,)).fetchone() or (_encode([]),)
-                    group = {change.version: change.expression for change in self._changes(body)}
+                    body, crc = connection.execute(_SELECT_ONE, (version,)).fetchone() or (NO_CHANGES, None)
+                    changes = decode_changes(body, crc, self.path)
+                    group = {change.version: change.expression for change in changes}
                 if (expression := group.get(version)) is not None:
                     found[version] = expression
         return found
@@ -157,8 +207,7 @@ class ChangeStore:
     def stored_schema(self) -> str | None:
         """Return the schema, as JSON, under which the changes were made; None for a new directory."""
         with self._explained("read"), contextlib.closing(self._connect()) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        return str(row[0]) if row else None
+            return self._meta(connection, "schema")
 
     @fault_point("schema.write")
     def keep_schema(self, schema_json: str) -> None:
@@ -169,7 +218,7 @@ class ChangeStore:
     def is_empty(self) -> bool:
         """Tell whether no change was ever made."""
         with self._explained("read"), contextlib.closing(self._connect()) as connection:
-            return connection.execute("SELECT 1 FROM changes LIMIT 1").fetchone() is None
+            return self._end(connection).version == 0
 
     def start(self) -> None:
         """Start the committing thread."""
@@ -187,7 +236,7 @@ class ChangeStore:
         group_id = self._next_group_id
         try:
             self._groups.put_nowait(
-                _Group(group_id, changes[0].version, changes[-1].version, _encode(changes))
+                _Group(group_id, changes[0].version, changes[-1].version, encode_changes(changes))
             )
         except queue.Full:
             raise StoreError(
@@ -234,6 +283,8 @@ class ChangeStore:
                         self._check_file()
                         connection = connection or self._connect()
                         _write(connection, groups)
+                    if groups:
+                        self.marks.committed(groups[-1].last_version)
                 except StoreError as error:
                     self._failure = error
                 except Exception as error:  # the thread must live: its groups fail, nothing waits for ever
@@ -265,20 +316,11 @@ class ChangeStore:
                 return found, True
             found.append(item)
 
-    def _changes(self, body: bytes) -> list[Change]:
-        try:
-            return _decode(body)
-        except msgspec.MsgspecError as error:
-            raise StoreError(
-                "a group of changes cannot be read",
-                seen=f"{error} ({self.path})",
-                remedy="The file is damaged: restore it from a backup.",
-            ) from error
-
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._durability.upper()}")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_BYTES_KEPT}")
         return connection
 
     def _check_file(self) -> None:
@@ -294,10 +336,39 @@ class ChangeStore:
                 remedy="Nothing of this was acknowledged. Put the file back, or restart the cluster.",
             )
 
+    @staticmethod
+    def _meta(connection: sqlite3.Connection, key: str) -> str | None:
+        row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else None
+
+    def _end(self, connection: sqlite3.Connection) -> TableEnd:
+        (last,) = connection.execute(_LAST).fetchone() or (0,)
+        version, handle = (int(self._meta(connection, key) or 0) for key in ("version", "handle"))
+        return TableEnd(max(version, last), handle)
+
+    def _check_end(self) -> None:
+        """Raise `StoreError` when the table ends before what was acknowledged."""
+        if self.end.version >= self.marks.version:
+            return
+        lost = StoreError(
+            "the change table ends before the last change that was acknowledged",
+            seen=f"version {self.end.version} ({self.path})",
+            limit=f"version {self.marks.version}",
+            remedy=f"Put back what was taken from {self.path}-wal, or restore a backup. To go on without the "
+            f"changes that are missing, remove {self.marks.path}.",
+        )
+        if self._durability == "full":
+            raise lost
+        log.error("%s", lost)  # a loss of power may cost as much
+
     def _check_format(self, connection: sqlite3.Connection) -> None:
         with connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (STORE_FORMAT,))
-        (found,) = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('lineage', ?)", (uuid.uuid4().hex,))
+            if self._meta(connection, "format") == FORMAT_WITHOUT_CRC:
+                connection.execute("ALTER TABLE changes ADD COLUMN crc INTEGER")
+                connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (STORE_FORMAT,))
+        found = self._meta(connection, "format")
         if found != STORE_FORMAT:
             raise StoreError(
                 "the change table is of another format",
@@ -326,4 +397,4 @@ def _write(connection: sqlite3.Connection, groups: list[_Group]) -> None:
 
 @fault_point("store.insert")
 def _insert(connection: sqlite3.Connection, groups: list[_Group]) -> None:
-    connection.executemany(_INSERT, [group[1:] for group in groups])
+    connection.executemany(INSERT_GROUP, [(*group[1:], zlib.crc32(group.body)) for group in groups])

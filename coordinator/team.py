@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pubsub_cluster.language.errors import BusyError
+from pubsub_cluster.language.errors import BusyError, PubSubError
+from pubsub_cluster.workers.messages import Counts
 
 STORY_LENGTH = 64
 LEAVING_RETRY_AFTER_S = 0.1
@@ -204,3 +205,18 @@ class Crew:
         del self.workers[worker.worker_idx]
         left = {id(other.team) for other in self.workers.values()}
         self.teams = [team for team in self.teams if id(team) in left]
+
+
+class Batch(msgspec.Struct):
+    """An accepted batch: what it is bound to and which shards still owe an answer."""
+
+    batch_no: int
+    team: Team
+    generation: int
+    moment: tuple[Counts, int, int]  # what the catalogue holds, its version, the time
+    chunk_idx: int
+    waiting: set[int]
+    is_group: bool = False
+    running: set[int] = set()
+    kills: dict[int, int] = {}  # by shard
+    error: PubSubError | None = None

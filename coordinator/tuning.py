@@ -136,7 +136,16 @@ class TunerDesk:
 
     def _pause_epochs(self, now_s: float) -> None:
         self.epoch_failures += 1
-        self.policy.reclaim_from_s = now_s + min(EPOCH_PAUSE_S_MAX, 5.0 * 2.0**self.epoch_failures)
+        self.policy.reclaim_from_s = now_s + min(
+            EPOCH_PAUSE_S_MAX, 5.0 * 2.0 ** min(self.epoch_failures, DOUBLINGS_MAX)
+        )
+
+    def refused(self, generation: int, error: dict[str, Any], now_s: float) -> None:
+        """A worker cannot map a complete generation: it is built again, later each time."""
+        self._pause(now_s)
+        self.policy.asked = True
+        record = {"generation": generation, "error": error}
+        self.history = [*self.history[1 - HISTORY_LENGTH :], record]
 
     def _pause(self, now_s: float) -> None:
         self.failures += 1

@@ -49,6 +49,10 @@ class Op(enum.StrEnum):
     STATUS = "status"
     TUNE = "tune"
     RESIZE = "resize"
+    BACKUP = "backup"
+    RESTORE = "restore"
+    VERIFY = "verify"
+    JOB = "job"
     STOP = "stop"
 
 
@@ -90,6 +94,10 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.STATUS: Fields(),
     Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value"})),
     Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
+    Op.BACKUP: Fields(frozenset({"path"})),
+    Op.RESTORE: Fields(frozenset({"path"})),
+    Op.VERIFY: Fields(frozenset(), frozenset({"sample"})),
+    Op.JOB: Fields(frozenset({"job"})),
     Op.STOP: Fields(),
 }
 REPLY_FIELDS: dict[Op, frozenset[str]] = {
@@ -106,6 +114,10 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.STATUS: frozenset(),
     Op.TUNE: frozenset(),
     Op.RESIZE: frozenset(),
+    Op.BACKUP: frozenset({"job"}),
+    Op.RESTORE: frozenset({"job"}),
+    Op.VERIFY: frozenset({"job"}),
+    Op.JOB: frozenset({"number", "kind", "state", "seconds", "answer", "error"}),
     Op.STOP: frozenset(),
 }
 SUBSCRIBE_ITEM_FIELDS = Fields(

@@ -13,7 +13,7 @@ import numpy as np
 
 from pubsub_cluster.client.matches import Matches
 from pubsub_cluster.client.publishing import payload_of
-from pubsub_cluster.coordinator.batches import Clock
+from pubsub_cluster.coordinator.clock import Clock
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.errors import PubSubError

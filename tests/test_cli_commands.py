@@ -68,6 +68,9 @@ def test_all_commands_are_there() -> None:
         "explain",
         "doctor",
         "resize",
+        "backup",
+        "restore",
+        "verify",
     ]
     assert found == {*expected, *(f"tune {name}" for name in TUNE), "demo flights"}
 

@@ -199,6 +199,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.scheduler.batches[batch_no].generation == self.published[-1]
         self.carry_out(instructions)
 
+    @rule(number=st.integers(0, WORKERS_MAX - 1))
+    def refuse_layout(self, number: int) -> None:
+        worker_idx = self.live(number)
+        worker = self.workers.get(worker_idx)
+        if worker is None or not worker.inbox or not isinstance(worker.inbox[0], wire.AttachLayout):
+            return
+        generation = worker.inbox.popleft().generation
+        self.carry_out(self.scheduler.layout_refused(worker_idx, generation, self.now_s))
+        assert self.scheduler.pending != generation, "what one worker cannot map is not published"
+        assert self.workers[worker_idx] is None or generation != self.published[-1]
+
     @precondition(lambda self: self.scheduler.pending is None)
     @rule(is_epoch=st.booleans())
     def build(self, is_epoch: bool) -> None:

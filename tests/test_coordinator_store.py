@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pubsub_cluster.coordinator.marks import MARKS_FILE
 from pubsub_cluster.coordinator.store import STORE_FILE, SUBSCRIBE, Change, ChangeStore, Committed
 from pubsub_cluster.language.errors import StoreError
 
@@ -43,7 +44,7 @@ def test_tables_from_before_metadata_are_read(tmp_path: Path) -> None:
     ChangeStore(tmp_path, "full").close()
     with contextlib.closing(sqlite3.connect(tmp_path / STORE_FILE)) as connection, connection:
         old = msgspec.msgpack.encode([tuple(change(1))[:8]])
-        connection.execute("INSERT INTO changes VALUES (1, 1, ?)", (old,))
+        connection.execute("INSERT INTO changes (first_version, last_version, body) VALUES (1, 1, ?)", (old,))
     store = ChangeStore(tmp_path, "full")
     assert list(store.replay()) == [change(1)]
     store.close()
@@ -123,3 +124,59 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="another format"):
         ChangeStore(tmp_path, "full")
+
+
+def test_a_table_of_the_format_before_is_taken_over(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / STORE_FILE)) as connection, connection:
+        connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+        connection.execute(
+            "CREATE TABLE changes (first_version INTEGER PRIMARY KEY, last_version INTEGER NOT NULL,"
+            " body BLOB NOT NULL)"
+        )
+        connection.execute("INSERT INTO meta VALUES ('format', '1')")
+        connection.execute("INSERT INTO changes VALUES (1, 1, ?)", (msgspec.msgpack.encode([change(1)]),))
+    store = ChangeStore(tmp_path, "full")
+    store.start()
+    store.commit([change(2)])
+    wait_for(store, 1)
+    store.close()
+    again = ChangeStore(tmp_path, "full")
+    assert list(again.replay()) == [change(1), change(2)]
+    assert list(again.replay(after=1)) == [change(2)]
+    again.close()
+
+
+def written(tmp_path: Path, count: int) -> None:
+    store = ChangeStore(tmp_path, "full")
+    store.start()
+    for version in range(1, count + 1):
+        store.commit([change(version)._replace(expression=b"x" * 2_000)])
+    wait_for(store, count)
+    store.close()
+
+
+def test_a_table_that_has_lost_its_end_is_refused_until_the_loss_is_accepted(tmp_path: Path) -> None:
+    written(tmp_path, 5)
+    with contextlib.closing(sqlite3.connect(tmp_path / STORE_FILE)) as connection, connection:
+        connection.execute("DELETE FROM changes WHERE first_version > 3")
+    with pytest.raises(StoreError, match="ends before the last change that was acknowledged") as caught:
+        ChangeStore(tmp_path, "full")
+    assert "version 5" in str(caught.value)
+    (tmp_path / MARKS_FILE).unlink()
+    store = ChangeStore(tmp_path, "full")
+    assert store.end.version == 3
+    store.close()
+
+
+@pytest.mark.parametrize("where", [0.3, 0.6, 0.9])
+def test_a_table_that_is_cut_short_or_damaged_is_refused(tmp_path: Path, where: float) -> None:
+    written(tmp_path, 50)
+    path = tmp_path / STORE_FILE
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * where)])
+    with pytest.raises(StoreError, match=r"malformed|cannot be read|ends before"):
+        list(ChangeStore(tmp_path, "full").replay())
+    at = int(len(whole) * where)
+    path.write_bytes(whole[:at] + bytes(64) + whole[at + 64 :])
+    with pytest.raises(StoreError, match=r"malformed|cannot be read|ends before"):
+        list(ChangeStore(tmp_path, "full").replay())

@@ -115,15 +115,7 @@ class WorkerLoop:
             case Configure(setup):
                 self._configure(setup)
             case MapLayout(message):
-                layout = attach_layout(message.segment)
-                mine = np.frombuffer(message.partition_mine, np.uint8)
-                counts = CatalogueCounts(*message.base_counts)
-                catalogue = self._catalogues.attach(message.generation, message.catalogue_segment)
-                self._engine.attach_layout(message.generation, layout, counts, mine, catalogue)
-                lookups = self._engine.lookups(message.generation)[:LOOKUPS_TOLD_MAX]
-                shard = self._setup.shard_idx, self._setup.shard_count
-                attached = wire.LayoutAttached(message.generation, lookups)
-                self._swap.add(attached, self._engine, shard, message.catalogue_segment)
+                self._map_layout(message)
             case UnmapLayout(generation):
                 self._engine.drop_layout(generation)
                 self._catalogues.drop(generation)
@@ -132,6 +124,23 @@ class WorkerLoop:
                 del self._answers[task_id]
             case Stop():
                 self._running = False
+
+    def _map_layout(self, message: wire.AttachLayout) -> None:
+        try:
+            layout = attach_layout(message.segment)
+            mine = np.frombuffer(message.partition_mine, np.uint8)
+            counts = CatalogueCounts(*message.base_counts)
+            catalogue = self._catalogues.attach(message.generation, message.catalogue_segment)
+            self._engine.attach_layout(message.generation, layout, counts, mine, catalogue)
+            lookups = self._engine.lookups(message.generation)[:LOOKUPS_TOLD_MAX]
+            shard = self._setup.shard_idx, self._setup.shard_count
+            attached = wire.LayoutAttached(message.generation, lookups)
+            self._swap.add(attached, self._engine, shard, message.catalogue_segment)
+        except Exception as error:  # what this worker holds goes on answering
+            log.exception("generation %d cannot be mapped", message.generation)
+            self._engine.drop_layout(message.generation)
+            self._catalogues.drop(message.generation)
+            self._say(wire.LayoutRefused(message.generation, error_body(error)))
 
     @fault_point("worker.configure")
     def _configure(self, setup: wire.Setup) -> None:

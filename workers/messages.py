@@ -92,6 +92,13 @@ class LayoutAttached(msgspec.Struct, tag="attached", frozen=True):
     lookups: list[AttributeLookup] = []
 
 
+class LayoutRefused(msgspec.Struct, tag="refused", frozen=True):
+    """Worker: this generation cannot be mapped here; the error says why. The others stay as they are."""
+
+    generation: int
+    error: dict[str, Any]
+
+
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """Worker: kernels compiled, segments mapped; tasks welcome."""
 
@@ -136,7 +143,9 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True):
 
 
 ToWorker: TypeAlias = Setup | AttachLayout | DropLayout | Task | Continue | Forget | Shutdown
-FromWorker: TypeAlias = Hello | Ready | LayoutAttached | Page | Observed | TaskFailed | Heartbeat
+FromWorker: TypeAlias = (
+    Hello | Ready | LayoutAttached | LayoutRefused | Page | Observed | TaskFailed | Heartbeat
+)
 
 encode = msgspec.msgpack.encode
 decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode

@@ -1,0 +1,186 @@
+"""Backups: every live subscription as it was made, in one file; and a change table from such a file.
+
+A backup has the last change of each live subscription, so it does not depend on how the catalogue lies in
+memory or which numbers it has. To restore one, the keeper checks all of it first (every byte, the schema,
+that each expression is still understood and fits), and writes the snapshot from which the cluster will start;
+then the coordinator exchanges the table's contents in one transaction (`exchange`) and starts anew from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import uuid
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from pubsub_cluster.coordinator.compaction import LiveChanges, kept_groups
+from pubsub_cluster.coordinator.packed_file import PackedFile, PackedWriter, opened
+from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.coordinator.snapshots import RESTORE_FILE, SnapshotFacts, write_snapshot
+from pubsub_cluster.coordinator.store import (
+    INSERT_GROUP,
+    STORE_FILE,
+    Change,
+    decode_changes,
+    encode_changes,
+)
+from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue_packed import pack_catalogue
+from pubsub_cluster.shm.fault_points import fault_point
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.keeper import KeeperTask
+
+BACKUP_KIND = "backup"
+_GROUP = "changes-"
+
+
+def write_backup(connection: sqlite3.Connection, task: KeeperTask, found: LiveChanges) -> dict[str, Any]:
+    """Write the live changes up to ``task.version`` to ``task.path``; return what is in it.
+
+    Raises
+    ------
+    StoreError
+        The table is damaged.
+    OSError
+        The file cannot be written; what had its name before is as it was.
+    """
+    facts = {
+        "version": task.version,
+        "next_handle": max(task.next_handle, found.next_handle),
+        "schema": task.schema,
+        "subscriptions": len(found.live),
+        "clock_us": task.clock_us,
+    }
+    connection.execute("BEGIN")  # one state of the table, whatever others do to it meanwhile
+    with PackedWriter(Path(task.path), BACKUP_KIND) as file:
+        for number, changes in enumerate(kept_groups(connection, task.store_path, found)):
+            file.add(f"{_GROUP}{number}", np.frombuffer(encode_changes(changes), np.uint8))
+        size_bytes = file.finish(facts)
+    return {**{name: facts[name] for name in ("version", "subscriptions")}, "size_bytes": size_bytes}
+
+
+def _groups(file: PackedFile) -> Iterator[tuple[bytes, list[Change]]]:
+    for number in range(sum(name.startswith(_GROUP) for name in file.names())):
+        body = file.column(f"{_GROUP}{number}").tobytes()
+        yield body, decode_changes(body, None, file.path)
+
+
+def prepare_restore(task: KeeperTask) -> dict[str, Any]:
+    """Check the backup at ``task.path`` in every respect; lay out what `exchange` needs.
+
+    Raises
+    ------
+    StoreError, StartError
+        It cannot be restored here; nothing was changed.
+    """
+    data_dir = Path(task.data_dir)
+    with opened(Path(task.path), BACKUP_KIND) as file:
+        file.check()
+        schema_text = file.facts["schema"]
+        if task.given_schema is not None and orjson.loads(task.given_schema) != orjson.loads(schema_text):
+            raise StoreError(
+                "the backup's subscriptions were made under another schema than the cluster was started with",
+                seen=task.path,
+                remedy="Start the cluster without a schema, or with that of the backup; nothing was changed.",
+            )
+        catalogue, registry = _taken_over(file, schema_text, Limits(**task.limits))
+        lineage = uuid.uuid4().hex
+        reader = CatalogueReader.of(catalogue)
+        packed = pack_catalogue(reader.columns, catalogue.counts(), registry.version)
+        metadata = {
+            change.subscription_id: change.metadata
+            for _, changes in _groups(file)
+            for change in changes
+            if change.metadata is not None
+        }
+        rows = np.argsort(reader.columns.handle[: packed.counts.rows], kind="stable")
+        row_version = np.array([registry.row_versions.version_of(row) for row in rows.tolist()], np.int64)
+        next_handle = max(registry.next_handle, file.facts["next_handle"])
+        _copy(file, data_dir / RESTORE_FILE, lineage)
+    facts = SnapshotFacts(lineage, registry.version, next_handle, schema_text)
+    write_snapshot(data_dir, facts, packed, row_version, metadata)
+    return {"subscriptions": packed.counts.rows, "version": file.facts["version"], "lineage": lineage}
+
+
+def _taken_over(file: PackedFile, schema_text: str, limits: Limits) -> tuple[CatalogueWriter, Registry]:
+    schema = Schema.from_json(orjson.loads(schema_text))
+    catalogue = CatalogueWriter.in_memory(limits.subscriptions_max)
+    registry = Registry(catalogue, schema, limits)
+    registry.replay(lambda: (change for _, changes in _groups(file) for change in changes))
+    if registry.live_count != file.facts["subscriptions"]:
+        raise StoreError(
+            "the backup does not hold what it says",
+            seen=registry.live_count,
+            limit=file.facts["subscriptions"],
+            remedy="It is damaged; nothing was changed. Use another one.",
+        )
+    return catalogue, registry
+
+
+def _copy(file: PackedFile, path: Path, lineage: str) -> None:
+    with PackedWriter(path, BACKUP_KIND) as copy:
+        for name in file.names():
+            copy.add(name, file.column(name))
+        copy.finish({**file.facts, "lineage": lineage})
+
+
+@fault_point("restore.exchange")
+def exchange(data_dir: Path, lineage: str, version: int, next_handle: int) -> None:
+    """Exchange the change table's contents for those of the prepared backup, in one transaction.
+
+    Parameters
+    ----------
+    data_dir : Path
+        Nobody else may write to its table.
+    lineage : str
+        Of the prepared backup.
+    version, next_handle : int
+        Those of the catalogue until now: neither is ever given twice.
+
+    Raises
+    ------
+    StoreError
+        It cannot be done; the table is as it was.
+    """
+    path = data_dir / RESTORE_FILE
+    try:
+        with (
+            opened(path, BACKUP_KIND) as file,
+            contextlib.closing(sqlite3.connect(data_dir / STORE_FILE)) as connection,
+        ):
+            if file.facts["lineage"] != lineage:
+                raise StoreError("another backup was prepared meanwhile", remedy="Restore again.")
+            connection.execute("PRAGMA synchronous = FULL")
+            with connection:
+                _exchange(connection, file, version, next_handle)
+    except sqlite3.Error as error:
+        raise StoreError(
+            "the backup could not be put into force",
+            seen=str(error),
+            remedy="Nothing was changed. Free some disk space; restore again.",
+        ) from error
+    path.unlink(missing_ok=True)
+
+
+@fault_point("restore.write")
+def _exchange(connection: sqlite3.Connection, file: PackedFile, version: int, next_handle: int) -> None:
+    connection.execute("DELETE FROM changes")
+    for body, changes in _groups(file):
+        connection.execute(INSERT_GROUP, (changes[0].version, changes[-1].version, body, zlib.crc32(body)))
+    meta = {
+        "lineage": file.facts["lineage"],
+        "schema": file.facts["schema"],
+        "version": str(max(version, file.facts["version"]) + 1),
+        "handle": str(max(next_handle, file.facts["next_handle"]) - 1),
+    }
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(meta.items()))

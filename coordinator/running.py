@@ -1,0 +1,34 @@
+"""A coordinator in this process, from its settings to its exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pubsub_cluster.coordinator.config import ClusterConfig
+from pubsub_cluster.coordinator.keeping import Job
+from pubsub_cluster.coordinator.runtime import AGAIN, Coordinator
+from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
+
+
+def run_coordinator(
+    config: ClusterConfig,
+    on_ready: Callable[[dict[str, Any]], None] | None = None,
+    parent_pid: int | None = None,
+) -> int:
+    """Run a cluster in this process until it is stopped; return the exit status.
+
+    When a backup has been restored, the coordinator ends as on a stop and another one begins with what is
+    durable then; clients see a restart. Parameters and errors are those of `Coordinator`.
+    """
+    take_turns(SHORT_TURN_US)  # before there are any other threads
+    jobs: dict[int, Job] = {}
+    while True:
+        coordinator = Coordinator(config, on_ready, parent_pid, jobs)
+        status = coordinator.run()
+        if status != AGAIN:
+            return status
+        on_ready = None
+        team = coordinator.scheduler.crew.team
+        config = replace(config, shards=team.shards, replicas=team.replica_count)
