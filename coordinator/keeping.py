@@ -131,7 +131,7 @@ class KeeperDesk:
         with newest_snapshot(data_dir, store.lineage, schema, store.end.version) as snapshot:
             if snapshot is not None:
                 try:
-                    registry.take_over(snapshot)
+                    registry.take_over(snapshot, go_on)
                 except PubSubError as error:
                     raise StartError(
                         f"the stored subscriptions do not fit: {error.condition}",

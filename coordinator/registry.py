@@ -213,8 +213,14 @@ class Registry:
         """Forget everything staged: the store could not keep it."""
         self._staging.forget(self.version)
 
-    def take_over(self, snapshot: Snapshot) -> None:
+    def take_over(self, snapshot: Snapshot, go_on: Callable[[], bool] = lambda: True) -> None:
         """Start from a snapshot; `replay` what came after it. Only while the catalogue is empty.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+        go_on : callable
+            Called now and then.
 
         Raises
         ------
@@ -225,11 +231,14 @@ class Registry:
         columns, rows = snapshot.catalogue.columns, snapshot.catalogue.counts.rows
         text = columns["id_text"].tobytes()
         bounds = itertools.pairwise(columns["id_start"][: rows + 1].tolist())
+        go_on()
         if text.isascii():  # as most ids are: cut once instead of decoded one by one
             whole = text.decode()
-            self._live.fill([whole[first:stop] for first, stop in bounds])
+            names = [whole[first:stop] for first, stop in bounds]
         else:
-            self._live.fill([text[first:stop].decode() for first, stop in bounds])
+            names = [text[first:stop].decode() for first, stop in bounds]
+        go_on()
+        self._live.fill(names)
         for name, data in snapshot.metadata.items():
             self._metadata.put(name, data)
         self.live_count = rows
