@@ -246,16 +246,16 @@ class Scheduler(Generations):
     def layout_refused(self, worker_idx: int, number: int, now_s: float) -> list[Instruction]:
         """A worker cannot map a generation: one that nobody uses yet is given up, by all of them.
 
-        A worker that cannot map one in use is of no use for its batches, and starts anew.
+        A worker that cannot map one in use, or one that is held, is of no use for it, and starts anew.
         """
         worker = self.workers[worker_idx]
         worker.attaching.discard(number)
         worker.heard_at_s = now_s
         worker.tell(now_s, f"refused {number}")
         found = self.generations.get(number)
-        if number == self.pending:
-            self.pending, self.is_held = None, False
-        elif found is not None and (number == self.current or found.bound_batches):
+        if number == self.pending and not self.is_held:
+            self.pending = None
+        elif found is not None and (number in (self.current, self.pending) or found.bound_batches):
             return [KillWorker(worker_idx)]
         return self._retire()
 

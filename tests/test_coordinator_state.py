@@ -206,7 +206,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         if worker is None or not worker.inbox or not isinstance(worker.inbox[0], wire.AttachLayout):
             return
         generation = worker.inbox.popleft().generation
+        is_held = self.scheduler.is_held and self.scheduler.pending == generation
         self.carry_out(self.scheduler.layout_refused(worker_idx, generation, self.now_s))
+        if is_held:  # its rows are being carried over: the worker starts anew
+            assert self.workers[worker_idx] is None
+            return
         assert self.scheduler.pending != generation, "what one worker cannot map is not published"
         assert self.workers[worker_idx] is None or generation != self.published[-1]
 

@@ -74,13 +74,14 @@ def test_a_layout_that_cannot_be_mapped_is_said_and_the_worker_goes_on(monkeypat
     dropped: list[int] = []
     monkeypatch.setattr(loop, "_say", said.append)
     monkeypatch.setattr(loop, "_engine", SimpleNamespace(drop_layout=dropped.append), raising=False)
+    monkeypatch.setattr(loop, "_catalogues", SimpleNamespace(drop=dropped.append), raising=False)
     loop._machine.receive(SETUP)
-    monkeypatch.setattr(loop, "_catalogues", SimpleNamespace(drop=lambda _: None), raising=False)
-    missing = wire.AttachLayout(7, "pubsub-0badc0de-1-1-layout-7", (0,) * 10, b"", "c")
-    for action in loop._machine.receive(missing):
+    for action in loop._machine.receive(
+        wire.AttachLayout(7, "pubsub-0badc0de-1-1-layout-7", (0,) * 10, b"", "catalogue")
+    ):
         loop._do(action)
     loop._context.destroy(linger=0)
     (refused,) = said
     assert isinstance(refused, wire.LayoutRefused)
     assert refused.generation == 7 and "is missing" in refused.error["condition"]
-    assert dropped == [7]
+    assert dropped == [7, 7], "of the layout and of its catalogue nothing is left"
