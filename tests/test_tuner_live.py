@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 from matching_cases import raw_batch
 
 from pubsub_cluster.benchmarks.workloads.drift import Drift
 from pubsub_cluster.benchmarks.workloads.rules import Events, matching
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
-from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter
+from pubsub_cluster.tuner import process
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dynamic import CREATED, REMOVED
 from pubsub_cluster.tuner.live import LiveTables, told
+from pubsub_cluster.tuner.messages import BuildFailed, Fold
 from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.workers.engine import MatchEngine
 
@@ -123,3 +129,25 @@ def test_an_empty_catalogue_has_no_tables() -> None:
     sample.add(raw_batch([{"a": (1,)}]))
     layout = build_layout(reader, writer.counts(), 1, sample, 1, configuration=live.configure)
     assert len(layout.table_mode) == 0 and np.all(layout.partition_cost == 0)
+
+
+def test_a_build_that_failed_leaves_nothing_half_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in the midst of following change must not come again with every generation."""
+    loop = process.TunerLoop("inproc://nobody")
+    said: list[Any] = []
+    monkeypatch.setattr(loop, "_say", said.append)
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise IndexError("half of it was done")
+
+    monkeypatch.setattr(process, "build_layout", failing)
+    monkeypatch.setattr(loop, "_source", lambda *_: (None, NO_COUNTS))
+    before = LiveTables()
+    parts = {"live": before, "events": None, "setup": SimpleNamespace(partition_count=1)}
+    for name, part in parts.items():
+        monkeypatch.setattr(loop, f"_{name}", part, raising=False)  # what `TunerSetup` would make
+    loop._fold(Fold(3, tuple(NO_COUNTS), 1, "catalogue"))
+    loop._context.destroy(linger=0)
+    (told_of,) = said
+    assert isinstance(told_of, BuildFailed) and "half of it was done" in str(told_of.error)
+    assert loop._live is not before

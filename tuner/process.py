@@ -164,6 +164,7 @@ class TunerLoop:
                 if isinstance(error, PubSubError)
                 else ClusterError("the build failed", seen=repr(error))
             )
+            self._live = LiveTables()  # it may have been left half changed: the next try begins anew
             self._say(wire.BuildFailed(request.generation, shown.to_dict()))
             return
         name = segment.name
