@@ -170,6 +170,9 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
 def freeze(connect: Callable[[], Client], as_json: bool) -> None:
     """Leave the tables as they are: generations are built with them until `tune thaw`.
 
+    Where tables are chosen anew for every generation (ranges looked up by cell, over two million clauses), or
+    the tuner has just started, there are none to leave as they are: `tune show` says so.
+
     \b
     Example:
       pubsub-cluster tune freeze
