@@ -42,6 +42,7 @@ IDS_PER_CHURNER = 150
 CHANGES_PER_REQUEST_MAX = 40
 IN_FLIGHT = 4
 ANSWERS_REMEMBERED = 20_000
+ANSWERS_WAITING_MAX = 200
 RESIZE_PAUSE_S_MAX = 12.0
 SHAPES = ((1, 1), (2, 1), (1, 2))
 
@@ -158,6 +159,8 @@ class Load:
                 if len(under_way) >= IN_FLIGHT:
                     self._take(client, under_way.popleft(), draw.random() < 0.05)
                 client.receive(self.pause_s * draw.random() * 2)
+                while len(self._answers) > ANSWERS_WAITING_MAX and not self.stopping.is_set():
+                    client.receive(self.pause_s)  # the judge comes first: the machine may be slow
             while under_way:
                 self._take(client, under_way.popleft(), False)
 
