@@ -122,9 +122,13 @@ class EpochMachine(RuleBasedStateMachine):
         return {**self.model, **dict(self.staged)}
 
     @rule(
-        text_id=IDS, owner=OWNERS, expression=expressions(max_leaves=4), until=st.none() | st.integers(1, 9)
+        text_id=IDS,
+        owner=OWNERS,
+        expression=expressions(max_leaves=4),
+        until=st.none() | st.integers(1, 9),
+        lasts=st.booleans(),
     )
-    def change(self, text_id: str, owner: str, expression: Any, until: int | None) -> None:
+    def change(self, text_id: str, owner: str, expression: Any, until: int | None, lasts: bool) -> None:
         known = self.expected().get(text_id)
         item = {"id": text_id, "expr": expression_to_json(expression), "valid_until": until}
         if known is None:
@@ -139,18 +143,24 @@ class EpochMachine(RuleBasedStateMachine):
         reference.append(answer["handle"], text_id, owner, form, None, until)
         (said,) = told(CatalogueReader.of(reference), reference.counts().windows, [0])
         self.staged.append((text_id, (answer["handle"], owner, said)))
+        if lasts:
+            self.apply(len(self.staged))
 
     @precondition(lambda self: any(self.expected().values()))
-    @rule(data=st.data())
-    def unsubscribe(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), lasts=st.booleans())
+    def unsubscribe(self, data: st.DataObject, lasts: bool) -> None:
         text_id = data.draw(st.sampled_from(sorted(key for key, value in self.expected().items() if value)))
         self.registry.stage_unsubscribe(text_id)
         self.staged.append((text_id, None))
+        if lasts:
+            self.apply(len(self.staged))
 
     @precondition(lambda self: self.staged)
     @rule(data=st.data())
     def durable(self, data: st.DataObject) -> None:
-        count = data.draw(st.integers(1, len(self.staged)))
+        self.apply(data.draw(st.integers(1, len(self.staged))))
+
+    def apply(self, count: int) -> None:
         self.registry.apply(count)
         for version, (text_id, value) in enumerate(self.staged[:count], self.registry.version - count + 1):
             self.versions[text_id] = version
@@ -239,6 +249,31 @@ class TestEpochs(EpochMachine.TestCase):
         monkeypatch.setattr(catalogue_move, "SLICE_PREDICATES", 2)
         monkeypatch.setattr(catalogue_move, "SLICE_ROWS", 2)
         monkeypatch.setattr(catalogue_copy, "BLOCK_ROWS", 3)
+
+
+def test_what_changes_while_a_copy_is_made_is_carried_over() -> None:
+    registry = Registry(CatalogueWriter.in_memory(64), EMPTY_SCHEMA, DEFAULT_LIMITS)
+    for name in ("kept", "removed", "changed", "dead"):
+        registry.stage_subscribe({"id": name, "expr": f"{name} = 1", "owner": name})
+    registry.stage_unsubscribe("dead")
+    registry.apply(5)
+    old, store = registry.catalogue, CatalogueStore.private(64)
+    made = copy_live_rows(old.columns, old.counts(), registry.version, store)
+    registry.stage_unsubscribe("removed")
+    registry.stage_update({"id": "changed", "expr": "kept = 1 and new = 'x'"})
+    registry.stage_subscribe({"id": "added", "expr": "dead = 1", "owner": "late"})
+    registry.stage_subscribe({"id": "gone", "expr": "gone = 1"})
+    registry.stage_unsubscribe("gone")
+    registry.apply(5)
+    registry.finish_move(registry.begin_move(Copy(store, *made)))
+    reader, counts = CatalogueReader.of(registry.catalogue), registry.catalogue.counts()
+    live = np.flatnonzero(~is_removed(reader.columns, slice(0, counts.rows), registry.version)).tolist()
+    assert [reader.subscription_id(row) for row in live] == ["kept", "changed", "added"]
+    assert [registry.live(name)[1] for name in ("kept", "changed", "added")] == live
+    assert registry.dead_count == 2  # one was removed, of another there is a newer row
+    names = [reader.attribute_name(idx) for idx in range(counts.attributes)]
+    assert "gone" not in names and {"kept", "new", "dead"} <= set(names)
+    assert registry.live("added")[2].owner == "late"
 
 
 def test_only_live_subscriptions_count() -> None:
