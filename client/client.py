@@ -351,7 +351,7 @@ class Client(Operator):
         ids: bool,
         batch_id: str | None,
         at: int | None,
-        valid_until: int | None,
+        valid_until: int | None = None,
     ) -> Publication:
         catalogue = self._catalogue
         size_bytes_max, events_max = catalogue.batch_limits()

@@ -18,6 +18,8 @@ Rules of the file
 
 from __future__ import annotations
 
+import msgspec
+
 from pubsub_cluster.coordinator.config import DOUBLINGS_MAX, TASKS_PER_WORKER_MAX
 from pubsub_cluster.coordinator.dealing import Generation
 from pubsub_cluster.coordinator.generations import Generations
@@ -88,7 +90,10 @@ class Scheduler(Generations):
         worker.tell(now_s, "spawned")
 
     def worker_hello(self, worker_idx: int, setup: wire.Setup, now_s: float) -> list[Instruction]:
-        """The process speaks: give it its setup and every generation that is in use."""
+        """The process speaks: give it its setup and every generation that is in use.
+
+        The empty generation is over the first catalogue, also when its batches are the only ones left there.
+        """
         worker = self.workers[worker_idx]
         if worker.dismissed:
             return []
@@ -96,6 +101,8 @@ class Scheduler(Generations):
         worker.attached, worker.attaching = set(), {0}  # the empty layout, over the catalogue of the setup
         worker.free_slots = list(range(TASKS_PER_WORKER_MAX))
         worker.tell(now_s, "hello")
+        catalogue = self.generations[0 if 0 in self.generations else self.current].catalogue
+        setup = msgspec.structs.replace(setup, catalogue_segment=catalogue)
         out: list[Instruction] = [SendWorker(worker_idx, setup)]
         return out + self._attach_all(worker)
 

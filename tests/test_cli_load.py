@@ -42,7 +42,10 @@ class RecordingClient:
         """Say whether there is a subscription with the item's id already."""
         return bool(item["expr"] == "bad")
 
-    def subscribe_many(self, items: Iterable[dict[str, Any]]) -> list[Subscription | PubSubError]:
+    def subscribe_many(
+        self, items: Iterable[dict[str, Any]], retained: int
+    ) -> list[Subscription | PubSubError]:
+        assert retained == 0, "a bulk load does not ask for retained events"
         received = [plainly(item) for item in items]
         self.items += received
         return [
@@ -183,7 +186,10 @@ class KeepingClient(RecordingClient):
         super().__init__()
         self.kept: dict[str, dict[str, Any]] = {}
 
-    def subscribe_many(self, items: Iterable[dict[str, Any]]) -> list[Subscription | PubSubError]:
+    def subscribe_many(
+        self, items: Iterable[dict[str, Any]], retained: int
+    ) -> list[Subscription | PubSubError]:
+        assert retained == 0, "a bulk load does not ask for retained events"
         results: list[Subscription | PubSubError] = []
         for item in map(plainly, items):
             if item["id"] in self.kept:

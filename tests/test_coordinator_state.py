@@ -32,7 +32,7 @@ from pubsub_cluster.coordinator.instructions import (
     WorkerGone,
 )
 from pubsub_cluster.coordinator.state import Scheduler
-from pubsub_cluster.coordinator.tuning import TunerDesk
+from pubsub_cluster.coordinator.tuning import Build, TunerDesk
 from pubsub_cluster.language.errors import BusyError, LimitError, PoisonBatchError
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.tuner.messages import BuildFailed
@@ -82,6 +82,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 case SendWorker(worker_idx, message):
                     worker = self.workers.get(worker_idx)
                     assert worker is not None, "a message to a dead worker"
+                    if isinstance(message, wire.Setup) and 0 in self.scheduler.generations:
+                        assert message.catalogue_segment == "catalogue1", "generation 0 is over it"
                     if isinstance(message, wire.Task):
                         assert message.slot_idx not in worker.slots.values(), "a slot used twice"
                         assert message.generation in self.scheduler.workers[worker_idx].attached
@@ -381,8 +383,31 @@ def test_a_respawn_loop_backs_off() -> None:
 def test_builds_that_fail_again_and_again_are_tried_again() -> None:
     desk = TunerDesk(Owner("c", 1, 1), FoldPolicy(30.0))
     for number in range(2_000):
+        desk.building = Build(number, "asked for", 0.0)
         desk.failed(BuildFailed(number, {}), 0.0)
     assert desk.paused_until_s == 60.0
+    for number in range(2_000):  # with an epoch: the next one waits, not the next generation
+        desk.building = Build(number, "asked for", 0.0, epoch=1)
+        desk.failed(BuildFailed(number, {}), 0.0)
+    assert desk.policy.reclaim_from_s == 600.0
+
+
+def test_a_new_worker_maps_the_catalogue_of_the_batches_that_wait() -> None:
+    """A batch of the empty generation, an epoch, and only then the death of its worker."""
+    scheduler = Scheduler(1, 1, 10.0, catalogue="catalogue1")
+    scheduler.worker_spawned(0, 0.0)
+    scheduler.worker_hello(0, SETUP, 0.0)
+    scheduler.worker_ready(0, 0.0)
+    scheduler.batch_accepted(((), 0, 0), 0, 0.0)
+    scheduler.layout_built(1, "layout1", (0,), 0, [1.0], "catalogue2")
+    scheduler.layout_attached(0, 1, 0.0)
+    assert scheduler.let_go() == [GenerationPublished(1)]
+    scheduler.worker_died(0, 0.0)
+    scheduler.worker_spawned(0, 1.0)
+    now = msgspec.structs.replace(SETUP, catalogue_segment="catalogue2")
+    setup, attach = [i.message for i in scheduler.worker_hello(0, now, 1.0) if isinstance(i, SendWorker)]
+    assert isinstance(setup, wire.Setup) and setup.catalogue_segment == "catalogue1"
+    assert isinstance(attach, wire.AttachLayout) and attach.catalogue_segment == "catalogue2"
 
 
 def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:

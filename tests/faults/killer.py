@@ -30,7 +30,7 @@ POINTS = {
     TUNER: ("tuner.sample tuner.fold tuner.send layout.write", "tuner.send tuner.fold layout.write"),
     COORDINATOR: (
         "store.insert store.write store.report catalogue.apply catalogue.append catalogue.remove slab.write "
-        "child.send child.message client.send client.message page.read segment.unlink",
+        "child.send child.message client.send client.message page.read segment.unlink epoch.built",
         "store.replay segment.sweep segment.create facts.write child.spawn catalogue.append child.message",
     ),
 }
