@@ -37,6 +37,7 @@ HARMLESS_COMMANDS = (b"multiprocessing.resource_tracker", b"multiprocessing.fork
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
+settings.register_profile("same", settings.get_profile("default"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -173,6 +173,35 @@ def test_more_keys_than_pending_probes(
         check_shards(catalogue, layout, raw_batch(events), expected, shards)
 
 
+def test_many_mixed_ranges_have_a_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conjunctions of many ranges, of attributes that differ from one to the next, some negated."""
+    turn_down(monkeypatch, FRONTED)
+    rng = random.Random(5)
+    names = [f"a{number}" for number in range(14)]
+
+    def literal(name: str) -> dict[str, Any]:
+        lo = rng.randint(0, 40)
+        made = {"attr": name, "op": "between", "lo": lo, "hi": lo + rng.randint(40, 59)}
+        return {"not": {**made, "hi": lo + 3}} if rng.random() < 0.1 else made
+
+    expressions = [
+        {"and": [{"attr": "key", "op": "=", "value": rng.randint(0, 2)}, *map(literal, rng.sample(names, 9))]}
+        for _ in range(200)
+    ]
+    catalogue = Case(expressions)
+    layout = build(catalogue, None)
+    assert layout.has_fronts
+    events: list[dict[str, tuple[object, ...]]] = []
+    for _ in range(80):
+        present = [name for name in names if rng.random() < 0.95]
+        events.append({"key": (rng.randint(0, 2),), **{n: (rng.randint(30, 70),) for n in present}})
+    events += [{**event, "a3": (10, 55, 90)} for event in events[:20]]
+    tests = [compile_expression_of(expression) for expression in expressions]
+    expected = [{row for row, test in enumerate(tests) if test(event)} for event in events]
+    assert sum(map(len, expected)) > 500
+    check_shards(catalogue, layout, raw_batch(events), expected, 2)
+
+
 def test_a_point_lies_in_one_cell() -> None:
     """A clause in a table by cell is registered once, also an equality and one that fits in two cells."""
     expressions = [{"attr": "a", "op": "=", "value": v} for v in range(8)]
