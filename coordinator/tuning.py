@@ -18,6 +18,8 @@ from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
 SAMPLE_INTERVAL_S = 0.25
+FIRST_SAMPLES, FIRST_SAMPLES_INTERVAL_S = 1_024, 0.05
+"""So many events are wanted soon: tables that were chosen by a few hundred are visibly worse."""
 RESPAWN_DELAY_S = 0.5
 FAILURE_PAUSE_S_MAX = 60.0
 EPOCH_PAUSE_S_MAX = 600.0
@@ -66,7 +68,9 @@ class TunerDesk:
 
     def wants_sample(self, now_s: float) -> bool:
         """Lend it the batch that was just answered?"""
-        return self.ready and self.lent_chunk is None and now_s - self.sampled_at_s >= SAMPLE_INTERVAL_S
+        few = self.policy.sample_count < FIRST_SAMPLES
+        interval_s = FIRST_SAMPLES_INTERVAL_S if few else SAMPLE_INTERVAL_S
+        return self.ready and self.lent_chunk is None and now_s - self.sampled_at_s >= interval_s
 
     def lend(self, chunk_idx: int, now_s: float, check: wire.Check | None = None) -> wire.Sample:
         """Lend a chunk until `taken_back`; an answer of its batch may be checked too."""

@@ -61,3 +61,12 @@ def test_many_clauses_share_tables() -> None:
     texts = [f"a = {n % 20} AND b > {n}" for n in range(600)]
     found = costs(texts, sample_of([{"a": n % 20, "b": 300} for n in range(200)]))
     assert len(found) == 600 and min(found) > 0
+
+
+def test_a_constant_that_a_small_sample_missed_is_not_next_to_impossible() -> None:
+    """Of 35 values that are alike, 256 events may well miss one: it is rare, no more."""
+    expressions = [f"a = {value}" for value in range(35)]
+    rng = np.random.default_rng(1)
+    found = costs(expressions, sample_of([{"a": int(rng.integers(0, 34))} for _ in range(256)]))
+    assert found[34] == min(found)
+    assert found[34] > max(found) / 100

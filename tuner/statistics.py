@@ -2,10 +2,11 @@
 
 `EventSample` keeps recent events as decoded batches, independent of any layout. When a layout is built, the
 sample is encoded against the new code spaces: counts per label give the probability of any interval (the
-papers' nu and mu). Every label has a prior of one event spread evenly, so without a sample all labels of an
-attribute are equally likely, and a constant never seen is rare but not impossible. The labels of the events
-themselves are kept beside the counts, for joint frequencies. Old events leave the sample as new ones come,
-which is its decay.
+papers' nu and mu). Beside n values of an attribute stand the root of n, spread evenly over its labels (the
+minimax estimate of frequencies), and one where there is none: without a sample all labels are equally
+likely, and a constant that a small sample missed by chance is never thought so rare that all its clauses
+would best hang off it alone. The labels of the events themselves are kept beside the counts, for joint
+frequencies. Old events leave the sample as new ones come, which is its decay.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class EventSample:
 
     def statistics(self, spaces: CodeSpaces, attribute_names: Sequence[str]) -> LabelStatistics:
         """Return the probabilities of labels and presence against `spaces`."""
-        label_count = np.diff(spaces.label_start).astype(np.float64)
-        label = np.repeat(1.0 / np.maximum(label_count, 1.0), label_count.astype(np.int64))
+        label_count = np.diff(spaces.label_start).astype(np.int64)
+        times = np.zeros(int(label_count.sum()))
         present = np.ones(spaces.attribute_count)
         kept = min(self.event_count, EVENT_LABELS_MAX // max(spaces.attribute_count, 1))
         events = np.zeros((kept, spaces.attribute_count), np.int32)
@@ -118,11 +119,15 @@ class EventSample:
             for raw in self._batches:
                 if name in raw.attributes:
                     event, found = encode_entries(spaces, attribute, raw.attributes[name])
-                    label[first:stop] += np.bincount(found, minlength=stop - first)
+                    times[first:stop] += np.bincount(found, minlength=stop - first)
                     present[attribute] += len(np.unique(event))
                     held = event + batch_start < kept
                     events[event[held] + batch_start, attribute] = found[held]
                 batch_start += raw.event_count
+        values = np.add.reduceat(np.append(times, 0.0), spaces.label_start[:-1]) * (label_count > 0)
+        prior = np.sqrt(np.maximum(values, 1.0))
+        evenly, share = prior / np.maximum(label_count, 1), np.maximum(values, 1.0) / (values + prior)
+        label = (times + np.repeat(evenly, label_count)) * np.repeat(share, label_count)
         total = self.event_count + 1.0
         return LabelStatistics(np.minimum(label / total, 1.0), present / total, events)
 
