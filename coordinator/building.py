@@ -72,6 +72,7 @@ class BuildingDesk:
         """A generation is in force."""
         self._coordinator.resources.count.add("generations", 1)
         base_rows = self._coordinator.scheduler.generations[generation].base_counts[0]
+        self._coordinator.registry.base_rows = base_rows
         self._coordinator.tuner.policy.published(base_rows, time.monotonic())
         give_back_memory()
 
@@ -91,7 +92,7 @@ class BuildingDesk:
     def catalogue_changed(self) -> None:
         """Changes are in force."""
         registry = self._coordinator.registry
-        newly, self._removed_seen = registry.removed_count - self._removed_seen, registry.removed_count
+        newly, self._removed_seen = registry.removed_in_base - self._removed_seen, registry.removed_in_base
         rows = registry.catalogue.counts().rows
         self._coordinator.tuner.policy.changed(rows, time.monotonic(), newly, registry.dead_count)
 

@@ -1,8 +1,13 @@
 """When to build a new generation: a pure rule over a few numbers.
 
-A generation is worth building when the delta costs the workers a tenth of their kernel time, when it has
-grown large in any case, when a change of some size has come to rest, when a tenth of its rows are dead, or
-when the sample of events has become so much better, or so different, that its access predicates are stale.
+A generation is worth building when the delta costs the workers a tenth of their kernel time and has cost them
+as much as the last build, when it has grown large in any case, when a change of some size has come to rest,
+when a tenth of its rows are dead, or when the sample of events has become so much better, or so different, that
+its access predicates are stale.
+
+Where subscriptions come and go fast, the next delta is as large as the last one, and a build is of little use.
+So a costly delta is borne until it has cost as much as a build takes: whatever comes, that is at most twice
+what would have been best (the rule of those who rent skis until they have paid the price of a pair).
 """
 
 from __future__ import annotations
@@ -34,11 +39,14 @@ class FoldPolicy:
     ----------
     retune_interval_s : float
         Least time between two generations built for better statistics alone.
+    delta_cost_us : int
+        What the delta has cost the workers since the generation in force was published.
     """
 
     retune_interval_s: float
     base_us: float = 0.0
     delta_us: float = 0.0
+    delta_cost_us: int = 0
     base_rows: int = 0
     rows: int = 0
     changed_at_s: float = 0.0
@@ -56,9 +64,10 @@ class FoldPolicy:
         """Take the time of one task, split into kernel and delta (moving averages)."""
         self.base_us += SMOOTHING * (base_us - self.base_us)
         self.delta_us += SMOOTHING * (delta_us - self.delta_us)
+        self.delta_cost_us += delta_us
 
     def changed(self, rows: int, now_s: float, removed: int = 0, dead_rows: int = 0) -> None:
-        """The catalogue now has so many rows, `dead_rows` of them dead, `removed` more than before."""
+        """The catalogue now has so many rows, `dead_rows` of them dead, `removed` more in the layout."""
         self.rows, self.dead_rows = rows, dead_rows
         self.removed_since_build += removed
         self.changed_at_s = now_s
@@ -74,7 +83,7 @@ class FoldPolicy:
         """A generation that covers `base_rows` is in force."""
         self.base_rows = base_rows
         self.built_at_s = now_s
-        self.delta_us = 0.0
+        self.delta_us, self.delta_cost_us = 0.0, 0
 
     def reclaims(self, now_s: float) -> bool:
         """Tell whether the next generation should come with a new epoch, which leaves dead rows behind."""
@@ -96,7 +105,8 @@ class FoldPolicy:
         if delta_rows >= max(DELTA_ROWS_LARGE_MIN, DELTA_ROWS_LARGE_SHARE * self.base_rows):
             return "large delta"
         if delta_rows >= DELTA_ROWS_MIN:
-            if self.delta_us > DELTA_COST_SHARE_MAX * self.base_us:
+            is_costly = self.delta_us > DELTA_COST_SHARE_MAX * self.base_us
+            if is_costly and self.delta_cost_us >= 1e6 * self.build_s:
                 return "costly delta"
             if now_s - self.changed_at_s >= QUIET_S and delta_rows >= QUIET_SHARE * self.base_rows:
                 return "delta at rest"

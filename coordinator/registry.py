@@ -53,6 +53,8 @@ class Registry:
         self.live_count = 0
         self.moves = 0  # how often the rows were numbered anew
         self.removed_count = 0  # rows of this life that are dead
+        self.base_rows = 0  # so many are in the layout in force: a generation's publication sets it
+        self.removed_in_base = 0
         self._reader = CatalogueReader.of(catalogue)
         self._live = IdIndex(self._reader.id_bytes)
         self._metadata = MetadataTable()
@@ -197,6 +199,7 @@ class Registry:
         self.catalogue.remove_many(rows, [change.version for change in changes])
         self._metadata.forget(names)
         self.removed_count += len(rows)
+        self.removed_in_base += sum([row < self.base_rows for row in rows])
 
     def _forget(self, change: Change) -> None:
         """Let a replayed removal take effect, if what it removes was taken over."""
@@ -208,6 +211,7 @@ class Registry:
     def _remove(self, row: int, version: int) -> None:
         self.catalogue.remove(row, version)
         self.removed_count += 1
+        self.removed_in_base += row < self.base_rows
 
     def rollback(self) -> None:
         """Forget everything staged: the store could not keep it."""
