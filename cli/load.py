@@ -1,12 +1,13 @@
 """``load``: many subscriptions from a file, one per line.
 
 A bad line costs itself and nothing else: it is reported by its number, whether this module cannot read it
-or the cluster refuses it. Lines are sent in chunks, so that a file may be larger than memory.
+or the cluster refuses it. Lines are read as they are sent, so that a file may be larger than memory.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,7 +28,7 @@ from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, Pu
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Subscription
 
-LINES_PER_CHUNK = 20_000
+RESULTS_PER_CHUNK = 20_000
 ERRORS_SHOWN_MAX = 20
 ERRORS_KEPT_MAX = 10_000
 OPTIONAL_KEYS = ("id", "owner", "valid_from", "valid_until", "metadata")
@@ -144,16 +145,16 @@ def load_lines(
     on_chunk: Callable[[int, Tally], None],
     replace: bool = False,
 ) -> Tally:
-    """Subscribe every line; `on_chunk` hears of the bytes read and the tally after each chunk.
+    """Subscribe every line; `on_chunk` hears of the bytes read and the tally now and then.
 
     With `replace`, a line whose id exists updates that subscription.
     """
     tally = Tally()
-    for chunk in _chunks(lines):
-        numbers: list[int] = []
-        items: list[dict[str, Any]] = []
-        # Lines are read while those before them are on their way.
-        results = list(client.subscribe_many(_read(chunk, owner, tally, numbers, items), retained=0))
+    reading = _Reading(lines, owner, tally, keeps_items=replace)
+    # Lines are read while those before them are on their way, also from one chunk to the next.
+    coming = client.subscribe_stream(reading.items(), retained=0)
+    while results := list(islice(coming, RESULTS_PER_CHUNK)):
+        numbers, items = reading.take(len(results))
         if replace:
             tally.replaced_count += replace_existing(client, items, results)
         for number, result in zip(numbers, results, strict=True):
@@ -161,29 +162,51 @@ def load_lines(
                 tally.refuse(number, result)
             else:
                 tally.loaded_count += 1
-        on_chunk(sum(len(line) for _, line in chunk), tally)
+        on_chunk(reading.take_size_bytes(), tally)
+    on_chunk(reading.take_size_bytes(), tally)
     tally.errors.sort(key=lambda entry: entry[0])
     return tally
 
 
-def _read(
-    chunk: list[tuple[int, bytes]],
-    owner: str | None,
-    tally: Tally,
-    numbers: list[int],
-    items: list[dict[str, Any]],
-) -> Iterator[dict[str, Any]]:
-    """Yield the items of a chunk's good lines, and keep them and the lines' numbers."""
-    for number, line in chunk:
-        try:
-            item = read_item(line, owner, as_it_is=True)
-        except (ExpressionError, WindowError) as error:
-            tally.refuse(number, error)
-            continue
-        if item is not None:
-            numbers.append(number)
-            items.append(item)
-            yield item
+class _Reading:
+    """Reads lines as they are wanted; remembers what their results will be about."""
+
+    def __init__(self, lines: Iterable[bytes], owner: str | None, tally: Tally, keeps_items: bool) -> None:
+        self._lines = lines
+        self._owner = owner
+        self._tally = tally
+        self._keeps_items = keeps_items
+        self._numbers: deque[int] = deque()
+        self._items: deque[dict[str, Any]] = deque()
+        self._size_bytes = 0
+
+    def items(self) -> Iterator[dict[str, Any]]:
+        """Yield the items of the good lines."""
+        for number, line in enumerate(self._lines, start=1):
+            self._size_bytes += len(line)
+            try:
+                item = read_item(line, self._owner, as_it_is=True)
+            except (ExpressionError, WindowError) as error:
+                self._tally.refuse(number, error)
+                continue
+            if item is not None:
+                self._numbers.append(number)
+                if self._keeps_items:
+                    self._items.append(item)
+                yield item
+
+    def take(self, count: int) -> tuple[list[int], list[dict[str, Any]]]:
+        """Return the numbers of the next lines, and their items if those are kept."""
+        kept = count if self._keeps_items else 0
+        return (
+            [self._numbers.popleft() for _ in range(count)],
+            [self._items.popleft() for _ in range(kept)],
+        )
+
+    def take_size_bytes(self) -> int:
+        """Return the bytes of the lines that were read since the last time."""
+        size_bytes, self._size_bytes = self._size_bytes, 0
+        return size_bytes
 
 
 def replace_existing(
@@ -197,12 +220,6 @@ def replace_existing(
     for i, result in zip(places, updated, strict=True):
         results[i] = result
     return sum(not isinstance(result, PubSubError) for result in updated)
-
-
-def _chunks(lines: Iterable[bytes]) -> Iterator[list[tuple[int, bytes]]]:
-    numbered = enumerate(lines, start=1)
-    while chunk := list(islice(numbered, LINES_PER_CHUNK)):
-        yield chunk
 
 
 @click.command()

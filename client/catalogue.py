@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -31,6 +31,7 @@ from pubsub_cluster.language.protocol import (
 )
 
 REQUESTS_IN_FLIGHT = 4
+_Part = TypeVar("_Part", bound=Sequence[Any])
 
 
 class Listed(NamedTuple):
@@ -49,17 +50,21 @@ class Listed(NamedTuple):
     expression: Any
 
 
+class _Entry:
+    """An item on its way, and what became of it; None while nobody knows."""
+
+    __slots__ = ("item", "result")
+
+    def __init__(self, item: Mapping[str, Any]) -> None:
+        self.item = item
+        self.result: dict[str, Any] | PubSubError | None = None
+
+
 class _Parts:
     """Items cut into JSON lists that fit into a request each; an item that cannot be sent gets its error.
 
-    Attributes
-    ----------
-    items : list of mapping
-        Those that were taken so far.
-    results : list of dict, PubSubError or None
-        Of each of them; None while there is no answer.
-    refused_count : int
-        Items that could not be sent.
+    Iterating takes the items and yields what goes into the next request, as entries and as JSON. An entry
+    is forgotten when its result has been taken, so that there may be more items than fit into memory.
     """
 
     def __init__(
@@ -73,35 +78,38 @@ class _Parts:
         self._fields = fields
         self._size_bytes_max = size_bytes_max
         self._count_max = count_max
-        self.items: list[Mapping[str, Any]] = []
-        self.results: list[dict[str, Any] | PubSubError | None] = []
-        self.refused_count = 0
+        self._entries: deque[_Entry] = deque()
 
-    def __iter__(self) -> Iterator[tuple[Sequence[int], bytes]]:
+    def __iter__(self) -> Iterator[tuple[Sequence[_Entry], bytes]]:
         while items := list(islice(self._coming, self._count_max)):
-            first = len(self.items)
-            self.items += items
-            self.results += [None] * len(items)
+            entries = list(map(_Entry, items))
+            self._entries += entries
             data = encode_items(items, self._fields, self._size_bytes_max)
             if data is not None:
-                yield range(first, first + len(items)), data
+                yield entries, data
             else:
-                yield from self._one_by_one(first, items)
+                yield from self._one_by_one(entries)
 
-    def _one_by_one(
-        self, first: int, items: list[Mapping[str, Any]]
-    ) -> Iterator[tuple[Sequence[int], bytes]]:
+    def take_results(self) -> list[dict[str, Any] | PubSubError]:
+        """Return the results of the next items, as far as they are known."""
+        entries = self._entries
+        results = []
+        while entries and (result := entries[0].result) is not None:
+            results.append(result)
+            entries.popleft()
+        return results
+
+    def _one_by_one(self, entries: list[_Entry]) -> Iterator[tuple[Sequence[_Entry], bytes]]:
         encoded: list[bytes] = []
-        places: list[int] = []
-        for item_idx, item in enumerate(items, first):
+        good: list[_Entry] = []
+        for entry in entries:
             try:
-                encoded.append(encode_item(item, self._fields, self._size_bytes_max))
-                places.append(item_idx)
+                encoded.append(encode_item(entry.item, self._fields, self._size_bytes_max))
+                good.append(entry)
             except PubSubError as error:
-                self.results[item_idx] = error
-                self.refused_count += 1
+                entry.result = error
         for start, stop in parts_of(encoded, self._count_max, self._size_bytes_max):
-            yield places[start:stop], _joined(encoded[start:stop])
+            yield good[start:stop], _joined(encoded[start:stop])
 
 
 def _joined(encoded: list[bytes]) -> bytes:
@@ -154,25 +162,21 @@ class CatalogueCalls:
         op: Op,
         items: Iterable[Mapping[str, Any]],
         fields: Fields,
-        on_progress: Callable[[int], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> list[dict[str, Any] | PubSubError]:
-        """Subscribe or update; return the result of each item, in order.
+    ) -> Iterator[list[dict[str, Any] | PubSubError]]:
+        """Subscribe or update; yield the results of the next items whenever some are known, in order.
 
         Items are taken as they are sent; `more` are further fields of each request.
         """
         parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max())
-        answered = 0
-        for places, request in self._send_parts(op, "items", parts, more):
-            part = results_of(self._session.wait(request), len(places))
-            for item_idx, result in zip(places, part, strict=True):
+        for entries, request in self._send_parts(op, "items", parts, more):
+            part = results_of(self._session.wait(request), len(entries))
+            for entry, result in zip(entries, part, strict=True):
                 if isinstance(result, PubSubError):
-                    result = self._settled(result, parts.items[item_idx], request)
-                parts.results[item_idx] = result
-            answered += len(places)
-            if on_progress is not None:
-                on_progress(answered + parts.refused_count)
-        return [result for result in parts.results if result is not None]
+                    result = self._settled(result, entry.item, request)
+                entry.result = result
+            yield parts.take_results()
+        yield parts.take_results()
 
     def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Unsubscribe; return an error or None for each id."""
@@ -218,14 +222,14 @@ class CatalogueCalls:
         self,
         op: Op,
         name: str,
-        parts: Iterable[tuple[Sequence[int], bytes]],
+        parts: Iterable[tuple[_Part, bytes]],
         more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Iterator[tuple[Sequence[int], Request]]:
+    ) -> Iterator[tuple[_Part, Request]]:
         """Send JSON lists as requests; yield what they stand for with the answered request, in order.
 
         A part is encoded while those before it are on their way.
         """
-        sent: deque[Sequence[int]] = deque()
+        sent: deque[_Part] = deque()
 
         def senders() -> Iterator[Callable[[], Request]]:
             for places, data in parts:
@@ -244,5 +248,6 @@ class CatalogueCalls:
         if str(item["id"]).startswith(f"s-{self._session.client_id}-"):
             # Nobody else makes such an id: the first send was carried out. Update tells its handle.
             echo = {"id": item["id"], "expr": item["expr"]}
-            return self.change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS, None)[0]
+            ((settled,), *_) = self.change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS)
+            return settled
         return as_unsure(result)

@@ -158,10 +158,17 @@ class Client(Operator):
         list of Subscription or PubSubError
             In the order of the items.
         """
-        named = map(self._catalogue.named, items)
-        more = {} if retained == RETAINED_TOLD else {"retained": retained}
-        results = self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, on_progress, more)
-        return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
+        return _collected(self._subscribed(items, retained), on_progress)
+
+    def subscribe_stream(
+        self, items: Iterable[Mapping[str, Any]], *, retained: int = RETAINED_TOLD
+    ) -> Iterator[Subscription | PubSubError]:
+        """Do what `subscribe_many` does for more items than fit into memory: yield what became of each.
+
+        Items are taken some thousand ahead of the results.
+        """
+        for results in self._subscribed(items, retained):
+            yield from results
 
     def update(
         self,
@@ -186,8 +193,8 @@ class Client(Operator):
         self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
     ) -> list[Subscription | PubSubError]:
         """Replace many subscriptions; items as in `subscribe_many`, with ``id`` and without ``owner``."""
-        results = self._catalogue.change(Op.UPDATE, items, UPDATE_ITEM_FIELDS, on_progress)
-        return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
+        results = self._catalogue.change(Op.UPDATE, items, UPDATE_ITEM_FIELDS)
+        return _collected(map(_subscriptions, results), on_progress)
 
     def unsubscribe(self, id: str) -> None:
         """Remove a subscription; no later batch sees it.
@@ -344,6 +351,13 @@ class Client(Operator):
 
     # -- helpers -----------------------------------------------------------------------------------
 
+    def _subscribed(
+        self, items: Iterable[Mapping[str, Any]], retained: int
+    ) -> Iterator[list[Subscription | PubSubError]]:
+        named = map(self._catalogue.named, items)
+        more = {} if retained == RETAINED_TOLD else {"retained": retained}
+        return map(_subscriptions, self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more))
+
     def _publication(
         self,
         batch: Batch,
@@ -373,6 +387,21 @@ def _answer_of(name: str) -> Answer:
 
 def _ignored() -> None:
     """Nobody wants to be told."""
+
+
+def _subscriptions(results: list[dict[str, Any] | PubSubError]) -> list[Subscription | PubSubError]:
+    return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
+
+
+def _collected(
+    parts: Iterable[list[Subscription | PubSubError]], on_progress: Callable[[int], None] | None
+) -> list[Subscription | PubSubError]:
+    results: list[Subscription | PubSubError] = []
+    for part in parts:
+        results += part
+        if part and on_progress is not None:
+            on_progress(len(results))
+    return results
 
 
 def _raised(result: Subscription | PubSubError) -> Subscription:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -25,6 +26,8 @@ from pubsub_cluster.language.errors import (
     WindowError,
 )
 
+TAKEN_AHEAD = 3
+
 
 class RecordingClient:
     """Answers like a client: an expression ``bad`` is refused."""
@@ -42,18 +45,25 @@ class RecordingClient:
         """Say whether there is a subscription with the item's id already."""
         return bool(item["expr"] == "bad")
 
+    def subscribe_stream(
+        self, items: Iterable[dict[str, Any]], retained: int
+    ) -> Iterator[Subscription | PubSubError]:
+        assert retained == 0, "a bulk load does not ask for retained events"
+        coming = iter(items)
+        while some := [plainly(item) for item in islice(coming, TAKEN_AHEAD)]:
+            yield from map(self.subscribed, some)
+
     def subscribe_many(
         self, items: Iterable[dict[str, Any]], retained: int
     ) -> list[Subscription | PubSubError]:
-        assert retained == 0, "a bulk load does not ask for retained events"
-        received = [plainly(item) for item in items]
-        self.items += received
-        return [
-            DuplicateIdError("this id exists", seen=item.get("id"))
-            if self.has(item)
-            else Subscription(item.get("id", "x"), 1, 1, False)
-            for item in received
-        ]
+        return list(self.subscribe_stream(items, retained))
+
+    def subscribed(self, item: dict[str, Any]) -> Subscription | PubSubError:
+        """Take an item; return what became of it."""
+        self.items.append(item)
+        if self.has(item):
+            return DuplicateIdError("this id exists", seen=item.get("id"))
+        return Subscription(item.get("id", "x"), 1, 1, False)
 
 
 ATOM = {"attr": "a", "op": "=", "value": 1}
@@ -122,7 +132,7 @@ def test_bad_lines_are_errors(line: bytes) -> None:
 
 
 def test_bad_lines_cost_only_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "LINES_PER_CHUNK", 2)
+    monkeypatch.setattr(load_module, "RESULTS_PER_CHUNK", 2)
     client = RecordingClient()
     lines = [b"a = 1\n", b'{"expr"\n', b"\n", b"bad\n", b"b = 2\n", b"{]"]
     sizes: list[int] = []
@@ -186,18 +196,11 @@ class KeepingClient(RecordingClient):
         super().__init__()
         self.kept: dict[str, dict[str, Any]] = {}
 
-    def subscribe_many(
-        self, items: Iterable[dict[str, Any]], retained: int
-    ) -> list[Subscription | PubSubError]:
-        assert retained == 0, "a bulk load does not ask for retained events"
-        results: list[Subscription | PubSubError] = []
-        for item in map(plainly, items):
-            if item["id"] in self.kept:
-                results.append(DuplicateIdError("this id exists", seen=item["id"]))
-            else:
-                self.kept[item["id"]] = item
-                results.append(Subscription(item["id"], len(self.kept), 1, False))
-        return results
+    def subscribed(self, item: dict[str, Any]) -> Subscription | PubSubError:
+        if item["id"] in self.kept:
+            return DuplicateIdError("this id exists", seen=item["id"])
+        self.kept[item["id"]] = item
+        return Subscription(item["id"], len(self.kept), 1, False)
 
     def update_many(self, items: list[dict[str, Any]]) -> list[Subscription | PubSubError]:
         for item in map(plainly, items):
@@ -216,6 +219,19 @@ def test_replace_updates_what_exists() -> None:
     tally = load_lines(as_client(client), again, None, lambda *_: None, replace=True)
     assert (tally.loaded_count, tally.replaced_count, tally.refused_count) == (2, 1, 0)
     assert client.kept["x"] == {"id": "x", "expr": "a = 2", "owner": "ann"}
+
+
+def test_a_later_line_replaces_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "RESULTS_PER_CHUNK", 2)
+    client = KeepingClient()
+    lines = [b'{"id": "%c", "expr": "a = %d"}' % (b"xyz"[number % 3], number) for number in range(10)]
+    tally = load_lines(as_client(client), lines, None, lambda *_: None, replace=True)
+    assert (tally.loaded_count, tally.replaced_count, tally.refused_count) == (10, 7, 0)
+    assert {name: item["expr"] for name, item in client.kept.items()} == {
+        "x": "a = 9",
+        "y": "a = 7",
+        "z": "a = 8",
+    }
 
 
 def test_instants_of_a_line_may_be_rfc_3339() -> None:
