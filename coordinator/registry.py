@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.coordinator.items import new_row
 from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
 from pubsub_cluster.coordinator.snapshots import Snapshot
@@ -24,7 +23,7 @@ from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.values import check_name
-from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter, NewRows
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_rows import window_of
 from pubsub_cluster.shm.fault_points import fault_point
@@ -162,19 +161,20 @@ class Registry:
         self._apply(self._staging.take(change_count))
 
     def _apply(self, staged: list[Staged]) -> None:
-        added = [entry for entry in staged if entry.form is not None]
-        next_row = (
-            self.catalogue.append_many([new_row(entry.change, entry.form) for entry in added if entry.form])
-            if added
-            else 0
-        )
-        if all([entry.change.operation == UNSUBSCRIBE for entry in staged]):
-            self._remove_many([entry.change for entry in staged])
+        if not staged:
+            return
+        changes = [entry.change for entry in staged]
+        operations = {change.operation for change in changes}
+        if operations == {UNSUBSCRIBE}:
+            self._remove_many(changes)
         else:
-            for entry in staged:
-                next_row = self._apply_one(entry.change, next_row)
-        if staged:
-            self.version = staged[-1].change.version
+            next_row = self.catalogue.append_rows(_rows_of(staged))
+            if operations == {SUBSCRIBE}:
+                self._add_many(changes, next_row)
+            else:
+                for change in changes:
+                    next_row = self._apply_one(change, next_row)
+        self.version = changes[-1].version
         self._staging.settle(staged)
         self.live_count = len(self._live)
 
@@ -192,6 +192,14 @@ class Registry:
             self._remove(before, change.version)
             self._live.move(change.subscription_id, next_row)
         return next_row + 1
+
+    def _add_many(self, changes: list[Change], first_row: int) -> None:
+        """Do what `_apply_one` does for new subscriptions."""
+        self._live.add_many([change.subscription_id for change in changes], first_row)
+        self.row_versions.add_many(first_row, [change.version for change in changes])
+        for change in changes:
+            if change.metadata is not None:
+                self._metadata.put(change.subscription_id, change.metadata)
 
     def _remove_many(self, changes: list[Change]) -> None:
         names = [change.subscription_id for change in changes]
@@ -312,6 +320,14 @@ class Registry:
             ) from error
         self.version = self._staging.next_version - 1
         self._staging.forget(self.version)
+
+
+def _rows_of(staged: list[Staged]) -> NewRows:
+    """Return the rows that changes add, at least one."""
+    added = [(entry.change, entry.form) for entry in staged if entry.form is not None]
+    changes, forms = zip(*added, strict=True)
+    _, _, handles, names, owners, _, valid_from, valid_until, _ = zip(*changes, strict=True)
+    return NewRows(handles, names, owners, forms, valid_from, valid_until)
 
 
 def _given(window: tuple[int, int] | None) -> tuple[int | None, int | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,14 @@ class RowVersions:
         if not self._distance or self._distance[-1] != distance:
             self._first_row.append(row)
             self._distance.append(distance)
+
+    def add_many(self, row: int, versions: Sequence[int]) -> None:
+        """Take rows that follow each other, the first one higher than all before."""
+        if versions[-1] - versions[0] == len(versions) - 1:  # so do the versions, which grow
+            self.add(row, versions[0])
+            return
+        for offset, version in enumerate(versions):
+            self.add(row + offset, version)
 
     def fill(self, versions: npt.NDArray[np.int64]) -> None:
         """Take rows 0, 1, 2, ...; only while there are none."""

@@ -19,7 +19,7 @@ from pubsub_cluster.shm.catalogue_codec import (
     FLAG_LO_OPEN,
     TEXT_OPERATOR_NAMES,
 )
-from pubsub_cluster.shm.catalogue_draft import NewRow, room_for
+from pubsub_cluster.shm.catalogue_draft import NewRow, NewRows, room_for
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
 from pubsub_cluster.shm.catalogue_store import NO_COUNTS, CatalogueColumns, CatalogueCounts, capacity_for
 from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
@@ -37,6 +37,7 @@ __all__ = [
     "CatalogueReader",
     "CatalogueWriter",
     "NewRow",
+    "NewRows",
     "capacity_for",
     "room_for",
 ]

@@ -56,6 +56,17 @@ class NewRow(NamedTuple):
     valid_until: int | None = None
 
 
+class NewRows(NamedTuple):
+    """Subscriptions to append, at least one, field by field of `NewRow`."""
+
+    handles: Sequence[int]
+    subscription_ids: Sequence[str]
+    owners: Sequence[str | None]
+    forms: Sequence[NormalForm | Conjunction]
+    valid_from: Sequence[int | None]
+    valid_until: Sequence[int | None]
+
+
 def room_for(new_row: NewRow) -> CatalogueCounts:
     """Return what a row needs at most, when nothing of it is known to the catalogue yet."""
     form = new_row.form
@@ -118,13 +129,13 @@ class Draft:
         for name, _, _ in self._new_owners:
             del self._owners[name]
 
-    def collect(self, rows: list[NewRow], columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
+    def collect(self, rows: NewRows, columns: CatalogueColumns) -> tuple[Slices, CatalogueCounts]:
         """Return the slices to write, as (column, first item, values), and the counts afterwards."""
-        if not rows:
-            return [], self._counts
-        handles, ids, owners, forms, valid_from, valid_until = zip(*rows, strict=True)
+        handles, ids, owners, forms, valid_from, valid_until = rows
         windows = [
-            idx for idx in range(len(rows)) if valid_from[idx] is not None or valid_until[idx] is not None
+            idx
+            for idx, window in enumerate(zip(valid_from, valid_until, strict=True))
+            if window != (None, None)
         ]
         number_of = {name: self.number_of_owner(name) for name in dict.fromkeys(owners)}
         owner_idx = [number_of[name] for name in owners]
@@ -220,24 +231,19 @@ class Draft:
         self, forms: Sequence[NormalForm | Conjunction]
     ) -> tuple[list[int], list[int], list[int], list[int]]:
         """Return clauses per row, literals per clause, literals, rows with a program; numbered for good."""
+        literals = self._known_literals(forms)
+        if literals is not None:
+            counts = [len(form.numbers) for form in forms if isinstance(form, Conjunction)]
+            return [1] * len(forms), counts, literals, []
         clause_counts: list[int] = []
         literal_counts: list[int] = []
-        literals: list[int] = []
+        literals = []
         program_rows: list[int] = []
-        vocabulary: Vocabulary | None = None
-        known: list[int] = []
         for form in forms:
             if isinstance(form, Conjunction):
-                numbers = form.numbers
-                if form.vocabulary is not vocabulary:
-                    vocabulary = form.vocabulary
-                    known = vocabulary.literals(self._literals)
-                mine = [known[number] for number in numbers]
-                if UNNUMBERED in mine:
-                    mine = self._number_conjunction(form, known)
                 clause_counts.append(1)
-                literal_counts.append(len(numbers))
-                literals += mine
+                literal_counts.append(len(form.numbers))
+                literals += self._number_conjunction(form)
                 continue
             predicates, clauses, codes = form
             positive = self.number_predicates(predicates)
@@ -253,9 +259,27 @@ class Draft:
                 literals.extend([positive[code >> 1] + (code & 1) for code in clause])
         return clause_counts, literal_counts, literals, program_rows
 
-    def _number_conjunction(self, form: Conjunction, known: list[int]) -> list[int]:
-        """Return the positive literal of each predicate, and let `known` have them."""
+    def _known_literals(self, forms: Sequence[NormalForm | Conjunction]) -> list[int] | None:
+        """Return the literals if the forms are conjunctions of predicates that all have numbers."""
+        vocabulary: Vocabulary | None = None
+        literals: list[int] = []
+        known: list[int] = []
+        for form in forms:
+            if not isinstance(form, Conjunction):
+                return None
+            if form.vocabulary is not vocabulary:
+                vocabulary = form.vocabulary
+                known = vocabulary.literals(self._literals)
+            literals += [known[number] for number in form.numbers]
+        return None if UNNUMBERED in literals else literals
+
+    def _number_conjunction(self, form: Conjunction) -> list[int]:
+        """Return the positive literal of each predicate, and let its vocabulary have them."""
         vocabulary = form.vocabulary
+        known = vocabulary.literals(self._literals)
+        mine = [known[number] for number in form.numbers]
+        if UNNUMBERED not in mine:
+            return mine
         if vocabulary not in self._vocabularies:
             self._vocabularies.append(vocabulary)
         literals = self.number_predicates([vocabulary.predicates[number] for number in form.numbers])

@@ -20,7 +20,7 @@ from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_bulk import RowColumns
-from pubsub_cluster.shm.catalogue_draft import Draft, NewRow, Slices
+from pubsub_cluster.shm.catalogue_draft import Draft, NewRow, NewRows, Slices
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue, known_items
 from pubsub_cluster.shm.catalogue_store import (
     NO_COUNTS,
@@ -180,6 +180,12 @@ class CatalogueWriter:
             No memory; nothing has changed.
         """
         rows = list(new_rows)
+        if not rows:
+            return self._counts.rows
+        return self.append_rows(NewRows(*zip(*rows, strict=True)))
+
+    def append_rows(self, rows: NewRows) -> int:
+        """Do the same for subscriptions that are given field by field."""
         return self.write(lambda draft: draft.collect(rows, self.columns))
 
     def append_columns(self, rows: RowColumns) -> int:

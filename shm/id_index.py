@@ -121,6 +121,30 @@ class IdIndex:
         self._counts[number] += 1
         self._count += 1
 
+    def add_many(self, text_ids: Sequence[str], first_row: int) -> None:
+        """Enter ids that are not there yet, none of them twice, with rows that follow each other."""
+        if self._old:
+            for text_id in text_ids:
+                self._settle(hash(text_id) & _SEGMENT_MASK)
+        segments, counts = self._segments, self._counts
+        added = 0
+        for word, text_id in enumerate(text_ids, first_row + 1):
+            hashed = hash(text_id)
+            number = hashed & _SEGMENT_MASK
+            segment = segments[number]
+            homes = len(segment) - SLACK_WORDS
+            tag = hashed >> SEGMENT_BITS & _TAG_MASK
+            at = tag * homes >> TAG_BITS
+            while segment[at]:
+                at += 1
+            if counts[number] >= LOAD_MAX * homes or at == len(segment) - 1:
+                self.add(text_id, word - 1)  # the segment has to grow
+                continue
+            segment[at] = tag << 32 | word
+            counts[number] += 1
+            added += 1
+        self._count += added
+
     def fill(self, text_ids: Sequence[str]) -> None:
         """Enter the ids of rows 0, 1, 2, ..., none of them twice; only while there are none."""
         if self._count:
@@ -244,17 +268,18 @@ class IdIndex:
         return self._rebuild(number, old[old != 0], homes)
 
     def _rebuild(self, number: int, words: npt.NDArray[np.int64], homes: int) -> array[int]:
-        while (place := _places(words, homes)).max(initial=0) >= homes + SLACK_WORDS - 1:
+        words = np.sort(words)
+        while len(place := _places(words, homes)) and place[-1] >= homes + SLACK_WORDS - 1:
             homes = int(homes * GROWTH) + 1
         made = array("q", bytes(8 * (homes + SLACK_WORDS)))
-        np.frombuffer(made, np.int64)[place] = words[np.argsort(words >> 32, kind="stable")]
+        np.frombuffer(made, np.int64)[place] = words
         self._segments[number] = made
         return made
 
 
 def _places(words: npt.NDArray[np.int64], homes: int) -> npt.NDArray[np.int64]:
-    """Return where linear probing puts words that come in order of their tags."""
-    home = np.sort(words >> 32) * homes >> TAG_BITS
+    """Return where linear probing puts words that come in order of their tags; ascending."""
+    home = (words >> 32) * homes >> TAG_BITS
     rank = np.arange(len(words))
     placed: npt.NDArray[np.int64] = np.maximum.accumulate(home - rank) + rank
     return placed

@@ -138,3 +138,7 @@ def test_versions_of_rows_take_memory_where_they_drift_apart() -> None:
         wanted.append(version)
     assert [versions.version_of(row) for row in range(1_000)] == wanted
     assert len(versions._distance) < 200
+    together = RowVersions()
+    for first in range(0, 1_000, 8):
+        together.add_many(first, wanted[first : first + 8])
+    assert together._distance == versions._distance and together._first_row == versions._first_row

@@ -218,6 +218,10 @@ def test_metadata_follows_a_subscription() -> None:
     registry.stage_subscribe({"id": "b", "expr": EXPR})
     registry.apply(3)
     assert described(registry, "a")["metadata"] is None and described(registry, "b")["metadata"] is None
+    registry.stage_subscribe({"id": "c", "expr": EXPR, "metadata": {"n": 2}})
+    registry.stage_subscribe({"id": "d", "expr": EXPR})
+    registry.apply(2)
+    assert described(registry, "c")["metadata"] == {"n": 2} and described(registry, "d")["metadata"] is None
 
 
 @pytest.mark.parametrize(

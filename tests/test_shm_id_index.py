@@ -34,6 +34,13 @@ class IdIndexMachine(RuleBasedStateMachine):
             self.index.add(text_id, row)
         self.expected[text_id] = row
 
+    @rule(text_ids=st.lists(IDS, unique=True, max_size=40))
+    def add_many(self, text_ids: list[str]) -> None:
+        new, first_row = [text_id for text_id in text_ids if text_id not in self.expected], len(self.ids)
+        self.ids += [text_id.encode() for text_id in new]
+        self.index.add_many(new, first_row)
+        self.expected |= {text_id: row for row, text_id in enumerate(new, first_row)}
+
     @precondition(lambda self: self.expected)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
@@ -83,9 +90,13 @@ class IdIndexMachine(RuleBasedStateMachine):
         assert {text_id: self.index.find(text_id) for text_id in self.expected} == self.expected
 
 
-@pytest.mark.parametrize("tag_mask", [id_index._TAG_MASK, 0b11 << 29, 0])
-def test_the_index_is_a_dictionary(tag_mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("tag_mask", "slack"),
+    [(id_index._TAG_MASK, id_index.SLACK_WORDS), (0b11 << 29, id_index.SLACK_WORDS), (0b11 << 29, 2), (0, 2)],
+)
+def test_the_index_is_a_dictionary(tag_mask: int, slack: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(id_index, "_TAG_MASK", tag_mask)
+    monkeypatch.setattr(id_index, "SLACK_WORDS", slack)
     monkeypatch.setattr(id_index, "_SEGMENT_MASK", 1)
     monkeypatch.setattr(id_index, "MANY_IDS", 2)
     run = IdIndexMachine.TestCase
