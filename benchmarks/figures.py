@@ -24,6 +24,7 @@ PAGES = (
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
 FAULTS_COMMAND = "tests/faults/run.py --record"
+CHURN_COMMANDS = "pubsub_cluster.benchmarks.churn` and `python -m pubsub_cluster.benchmarks.restart"
 OVERLOAD_COMMAND = "tests/faults/overload.py --record"
 Line = dict[str, str]
 
@@ -189,7 +190,7 @@ def churn() -> str:
             f"| {row['workload']} | {int(row['subscriptions']):,} | {row['figure']} | "
             f"{shown(row['value'], row['unit'])}{spread} | {row['target']} | {met} |"
         )
-    return "\n".join([*lines, "", measured_on(rows, "churn", "pubsub_cluster.benchmarks.churn")])
+    return "\n".join([*lines, "", measured_on(rows, "churn", CHURN_COMMANDS)])
 
 
 def faults() -> str:

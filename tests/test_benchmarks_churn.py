@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from pubsub_cluster.benchmarks import restart
 from pubsub_cluster.benchmarks.churn import BATCH, TARGETS, Publisher, figures_of
 from pubsub_cluster.benchmarks.measure import WrongAnswer
 
@@ -47,3 +49,24 @@ def test_every_target_has_its_figure() -> None:
     figures = figures_of(found, "W0", 1_000_000)
     assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
     assert not any(figure.target for figure in figures_of(found, "W0", 100_000))
+
+
+def test_the_longest_restart_counts() -> None:
+    seconds = {"loaded": [4.0], "killed": [3.0, 6.0], "stopped": [2.0, 1.0]}
+    figures = restart.figures_of(seconds, "W0", 1_000_000, 1)
+    assert [(figure.value, figure.spread) for figure in figures] == [
+        (4.0, ""),
+        (6.0, "3 to 6"),
+        (2.0, "1 to 2"),
+    ]
+    assert {figure.target for figure in figures} == {"<= 5"}
+    assert not any(figure.target for figure in restart.figures_of(seconds, "W0", 100_000, 1))
+
+
+def test_a_first_answer_is_compared() -> None:
+    """A stand-in for a cluster whose first answer is 1, 2."""
+    client = SimpleNamespace(publish=lambda *_, answer: SimpleNamespace(counts=np.array([1, 2])))
+    cluster = cast(Any, SimpleNamespace(start=lambda: None, client=lambda **_: nullcontext(client)))
+    assert restart.first_answer(cluster, {}, np.array([1, 2])) < 60.0
+    with pytest.raises(WrongAnswer):
+        restart.first_answer(cluster, {}, np.array([1, 3]))
