@@ -35,6 +35,11 @@ def test_a_delta_is_folded_when_it_rests_costs_or_is_large() -> None:
     assert policy.reason(10.1) == "costly delta"
     policy.changed(40_000, 10.0)
     assert policy.reason(10.0) == "large delta"
+    policy = built(100_000)
+    policy.changed(199_999, 10.0)
+    assert policy.reason(10.0) is None, "nobody says that it costs anything"
+    policy.changed(200_000, 10.0)
+    assert policy.reason(10.0) == "large delta"
     policy = built(1_000_000)
     policy.changed(1_000_000 + DELTA_ROWS_MIN, 10.0)
     assert policy.reason(1e6) is None, "a rebuild of a million rows for a few is not worth it"
