@@ -6,6 +6,8 @@ or the cluster refuses it. Lines are read as they are sent, so that a file may b
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Subscription
 
 RESULTS_PER_CHUNK = 20_000
+GC_THRESHOLD = 100_000
 ERRORS_SHOWN_MAX = 20
 ERRORS_KEPT_MAX = 10_000
 OPTIONAL_KEYS = ("id", "owner", "valid_from", "valid_until", "metadata")
@@ -93,12 +96,7 @@ def _plain_item(line: bytes) -> dict[str, Any] | None:
         item = _item(line)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    found = {"expr": orjson.Fragment(bytes(item.expr))}
-    for name in OPTIONAL_KEYS:
-        value = getattr(item, name)
-        if value is not msgspec.UNSET:
-            found[name] = value
-    return found
+    return {**item.body(), "expr": orjson.Fragment(bytes(item.expr))}
 
 
 def _any_item(line: bytes) -> dict[str, Any]:
@@ -313,7 +311,7 @@ def _load_file(
     connect: Callable[[], Client], file: BinaryIO, owner: str | None, replace: bool, as_json: bool
 ) -> None:
     begin = time.monotonic()
-    with connect() as client, Progress("Loading", _size_bytes(file), "B") as bar:
+    with connect() as client, Progress("Loading", _size_bytes(file), "B") as bar, _rare_collections():
         tally = load_lines(
             client,
             file,
@@ -342,6 +340,17 @@ def _load_file(
     _report(tally)
     if tally.refused_count:
         raise SystemExit(EXIT_ERROR)
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for cycles now and then: a load makes millions of objects and none, and pays a quarter for it."""
+    usual = gc.get_threshold()
+    gc.set_threshold(GC_THRESHOLD, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _report(tally: Tally) -> None:

@@ -13,11 +13,13 @@ import orjson
 
 from pubsub_cluster.client.changes import (
     ITEMS_PER_REQUEST,
+    Subscription,
     as_unsure,
     encode_item,
     encode_items,
     parts_of,
     results_of,
+    subscription_from,
 )
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.session import Session
@@ -25,6 +27,8 @@ from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubS
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
     DESCRIBED_IDS_MAX,
+    RETAINED_TOLD,
+    SUBSCRIBE_ITEM_FIELDS,
     UPDATE_ITEM_FIELDS,
     Fields,
     Op,
@@ -112,6 +116,10 @@ class _Parts:
             yield good[start:stop], _joined(encoded[start:stop])
 
 
+def _subscriptions(results: list[dict[str, Any] | PubSubError]) -> list[Subscription | PubSubError]:
+    return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
+
+
 def _joined(encoded: list[bytes]) -> bytes:
     return b"[" + b",".join(encoded) + b"]"
 
@@ -157,17 +165,26 @@ class CatalogueCalls:
             return {**item, "id": self.new_id("s")}
         return item
 
-    def change(
+    def subscribe(
+        self, items: Iterable[Mapping[str, Any]], retained: int
+    ) -> Iterator[list[Subscription | PubSubError]]:
+        """Make subscriptions; yield what became of the next items as soon as that is known, in order."""
+        more = {} if retained == RETAINED_TOLD else {"retained": retained}
+        named = map(self.named, items)
+        return map(_subscriptions, self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more))
+
+    def update(self, items: Iterable[Mapping[str, Any]]) -> Iterator[list[Subscription | PubSubError]]:
+        """Replace subscriptions; yields like `subscribe`."""
+        return map(_subscriptions, self._change(Op.UPDATE, items, UPDATE_ITEM_FIELDS))
+
+    def _change(
         self,
         op: Op,
         items: Iterable[Mapping[str, Any]],
         fields: Fields,
         more: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[list[dict[str, Any] | PubSubError]]:
-        """Subscribe or update; yield the results of the next items whenever some are known, in order.
-
-        Items are taken as they are sent; `more` are further fields of each request.
-        """
+        # Items are taken as they are sent; `more` are further fields of each request.
         parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max())
         for entries, request in self._send_parts(op, "items", parts, more):
             part = results_of(self._session.wait(request), len(entries))
@@ -248,6 +265,6 @@ class CatalogueCalls:
         if str(item["id"]).startswith(f"s-{self._session.client_id}-"):
             # Nobody else makes such an id: the first send was carried out. Update tells its handle.
             echo = {"id": item["id"], "expr": item["expr"]}
-            ((settled,), *_) = self.change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS)
+            ((settled,), *_) = self._change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS)
             return settled
         return as_unsure(result)

@@ -49,15 +49,18 @@ class Retained:
     ----------
     count : int or None
         How many there are; None where they could not be looked at (`error`).
-    events : list of dict
+    events : sequence of dict
         The newest of them, in the order of acceptance: ``publisher batch_id event_index accepted_at
         valid_until event``, the last as its publisher gave it.
     error : PubSubError or None
     """
 
     count: int | None = 0
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: Sequence[dict[str, Any]] = ()
     error: PubSubError | None = None
+
+
+NOTHING_RETAINED = Retained()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Subscription:
     handle: int
     clauses: int
     never: bool
-    retained: Retained = field(default_factory=Retained, compare=False, repr=False)
+    retained: Retained = field(default=NOTHING_RETAINED, compare=False, repr=False)
 
 
 def expression_json(expression: Any) -> bytes:

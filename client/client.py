@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from pubsub_cluster.client.catalogue import CatalogueCalls, Listed
-from pubsub_cluster.client.changes import KEEP, Keep, Subscription, subscription_from
+from pubsub_cluster.client.changes import KEEP, Keep, Subscription
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.matches import Matches, matches_from_reply
 from pubsub_cluster.client.notifications import Listener
@@ -25,14 +25,7 @@ from pubsub_cluster.client.publishing import Batch, Publication, publication_of
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
-from pubsub_cluster.language.protocol import (
-    RETAINED_TOLD,
-    SUBSCRIBE_ITEM_FIELDS,
-    UPDATE_ITEM_FIELDS,
-    Answer,
-    Message,
-    Op,
-)
+from pubsub_cluster.language.protocol import RETAINED_TOLD, Answer, Message, Op
 
 PENDING_MAX = 512
 """Publications of `Client.publish_soon` without an answer; more would not fit the sockets' queues."""
@@ -158,7 +151,7 @@ class Client(Operator):
         list of Subscription or PubSubError
             In the order of the items.
         """
-        return _collected(self._subscribed(items, retained), on_progress)
+        return _collected(self._catalogue.subscribe(items, retained), on_progress)
 
     def subscribe_stream(
         self, items: Iterable[Mapping[str, Any]], *, retained: int = RETAINED_TOLD
@@ -167,7 +160,7 @@ class Client(Operator):
 
         Items are taken some thousand ahead of the results.
         """
-        for results in self._subscribed(items, retained):
+        for results in self._catalogue.subscribe(items, retained):
             yield from results
 
     def update(
@@ -193,8 +186,7 @@ class Client(Operator):
         self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
     ) -> list[Subscription | PubSubError]:
         """Replace many subscriptions; items as in `subscribe_many`, with ``id`` and without ``owner``."""
-        results = self._catalogue.change(Op.UPDATE, items, UPDATE_ITEM_FIELDS)
-        return _collected(map(_subscriptions, results), on_progress)
+        return _collected(self._catalogue.update(items), on_progress)
 
     def unsubscribe(self, id: str) -> None:
         """Remove a subscription; no later batch sees it.
@@ -351,13 +343,6 @@ class Client(Operator):
 
     # -- helpers -----------------------------------------------------------------------------------
 
-    def _subscribed(
-        self, items: Iterable[Mapping[str, Any]], retained: int
-    ) -> Iterator[list[Subscription | PubSubError]]:
-        named = map(self._catalogue.named, items)
-        more = {} if retained == RETAINED_TOLD else {"retained": retained}
-        return map(_subscriptions, self._catalogue.change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more))
-
     def _publication(
         self,
         batch: Batch,
@@ -387,10 +372,6 @@ def _answer_of(name: str) -> Answer:
 
 def _ignored() -> None:
     """Nobody wants to be told."""
-
-
-def _subscriptions(results: list[dict[str, Any] | PubSubError]) -> list[Subscription | PubSubError]:
-    return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
 
 def _collected(
