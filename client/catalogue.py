@@ -222,7 +222,7 @@ class CatalogueCalls:
         return results
 
     def every(self) -> Iterator[Listed]:
-        """Yield every live subscription, a page of them at a time, as of the version of the first page."""
+        """Yield every subscription that lives through it once, a page of them at a time."""
         cursor: dict[str, Any] = {}
         while True:
             page = self._session.ask(Op.LIST, cursor).header
@@ -230,7 +230,7 @@ class CatalogueCalls:
                 yield Listed(item["id"], item["handle"], item["expr"])
             if page["next"] is None:
                 return
-            cursor = {"after": page["next"], "version": page["version"]}
+            cursor = {"after": page["next"]}
 
     def _items_max(self) -> int:
         return min(ITEMS_PER_REQUEST, self.limit("subscriptions_per_request_max"))

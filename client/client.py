@@ -215,7 +215,11 @@ class Client(Operator):
         return self._catalogue.describe(ids, expressions)
 
     def subscriptions(self) -> Iterator[Listed]:
-        """Yield all subscriptions as of the first one, oldest expressions first; a page is held at a time."""
+        """Yield all subscriptions, the oldest first; a page is held at a time.
+
+        Each that lives from the first to the last is yielded once, with an expression that it had meanwhile;
+        one that is made or removed meanwhile may be.
+        """
         return self._catalogue.every()
 
     # -- events ------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 An expression is told as its owner wrote it. It is read from the change table, where it is durable, and is
 nowhere in memory. A page is small, so that whoever reads a catalogue of millions delays nobody else by more
-than a few milliseconds at a time, and all pages of one reading show the catalogue as of one version.
+than a few milliseconds at a time. Pages follow the handles, which neither updates nor epochs nor restarts
+alter.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import numpy as np
 import orjson
 
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import ChangeStore
-from pubsub_cluster.language.errors import ClusterError, LimitError, ProtocolError, PubSubError, StoreError
+from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
 from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
@@ -25,7 +25,6 @@ from pubsub_cluster.language.protocol import (
 )
 from pubsub_cluster.shm.catalogue import CatalogueReader
 
-ROWS_PER_EPOCH = 1 << 40  # a cursor is an epoch and a row of it
 ROWS_PER_PAGE_MAX = 1 << 16
 """Rows that a page looks at; where most are removed ones it has few subscriptions, or none."""
 
@@ -64,66 +63,47 @@ def describe(
     return results
 
 
-def list_page(registry: Registry, store: ChangeStore, after: Any, version: Any) -> dict[str, Any]:
-    """Return subscriptions that are live at a version, from a row of an epoch on, and where to go on.
+def list_page(registry: Registry, store: ChangeStore, after: Any) -> dict[str, Any]:
+    """Return live subscriptions by their handles, from one on, and where to go on.
 
     Parameters
     ----------
     after : int or None
         ``next`` of the page before; None for the first.
-    version : int or None
-        ``version`` of the first page; None: now.
 
     Raises
     ------
     ProtocolError
-        One of them is no such number.
-    ClusterError
-        Rows were numbered anew since the first page.
+        It is no such number.
     StoreError
         An expression cannot be read.
     """
-    now, rows = registry.version, registry.catalogue.counts().rows
-    at = _number("version", now if version is None else version, now)
-    epoch, first = divmod(_number("after", after, INT64_MAX), ROWS_PER_EPOCH) if after is not None else (0, 0)
-    if after is not None and epoch != registry.moves:
-        raise ClusterError(
-            "the catalogue was packed while it was being listed: rows have other numbers now",
-            seen=epoch,
-            limit=registry.moves,
-            remedy="List it again from the start.",
-        )
-    first = _number("after", first, rows)
-    reader = CatalogueReader.of(registry.catalogue)
-    stop = min(rows, first + ROWS_PER_PAGE_MAX)
-    removed = reader.columns.removed_version[first:stop]
-    live = (first + np.flatnonzero((removed == 0) | (removed > at))).tolist()
-    versions = {row: registry.row_versions.version_of(row) for row in live[:LISTED_MAX]}
-    page = [row for row, made in versions.items() if made <= at]
-    is_last = stop == rows or len(page) < len(versions)
-    following: int | None = None if is_last else stop
-    if len(live) > len(versions) and len(page) == len(versions):
-        following = live[LISTED_MAX]
-    written = store.expressions([versions[row] for row in page])
+    first = 0 if after is None else after
+    if type(first) is not int or not 0 <= first <= INT64_MAX:
+        raise ProtocolError("`after` is the `next` of a page before", seen=after, limit=INT64_MAX)
+    columns, version = registry.catalogue.columns, registry.version
+    handle = columns.handle[: registry.catalogue.counts().rows]
+    if not registry.by_handle.follow(handle):
+        return {"items": [], "next": first, "version": version}
+    rows, following = registry.by_handle.window(handle, first, ROWS_PER_PAGE_MAX)
+    page = rows[columns.removed_version[rows] == 0].tolist()
+    if len(page) > LISTED_MAX:
+        following = int(handle[page[LISTED_MAX]])
+        del page[LISTED_MAX:]
+    reader, row_versions = CatalogueReader.of(registry.catalogue), registry.row_versions
+    versions = [row_versions.version_of(row) for row in page]
+    written = store.expressions(versions)
     items: list[dict[str, Any]] = []
     size_bytes = 0
-    for row in page:
+    for row, made in zip(page, versions, strict=True):
         name = reader.subscription_id(row)
-        expression = _written(written, versions[row], name)
+        expression = _written(written, made, name)
         size_bytes += len(expression) + len(name)
         if items and size_bytes > LISTED_SIZE_BYTES_MAX:
-            following = row
+            following = int(handle[row])
             break
-        handle = int(reader.columns.handle[row])
-        items.append({"id": name, "handle": handle, "expr": orjson.Fragment(expression)})
-    cursor = None if following is None else registry.moves * ROWS_PER_EPOCH + following
-    return {"items": items, "next": cursor, "version": at}
-
-
-def _number(name: str, value: Any, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ProtocolError(f"`{name}` is no number of a page before", seen=value, limit=f"0 to {most}")
-    return value
+        items.append({"id": name, "handle": int(handle[row]), "expr": orjson.Fragment(expression)})
+    return {"items": items, "next": following, "version": version}
 
 
 def _written(expressions: dict[int, bytes], version: int, name: str) -> bytes:

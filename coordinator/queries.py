@@ -40,8 +40,7 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
             )
             return Reply({"results": told})
         case Op.LIST:
-            registry, store = coordinator.registry, coordinator.store
-            return Reply(describing.list_page(registry, store, header.get("after"), header.get("version")))
+            return Reply(describing.list_page(coordinator.registry, coordinator.store, header.get("after")))
         case Op.HELLO:
             coordinator.frontend.takes_together(identity, header.get("replies") is True)
             return Reply(status_page.greeting(coordinator))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pubsub_cluster.coordinator.handle_order import HandleOrder
 from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
 from pubsub_cluster.coordinator.snapshots import Snapshot
@@ -50,7 +51,7 @@ class Registry:
         self.limits = limits
         self.version = 0  # of the last applied change
         self.live_count = 0
-        self.moves = 0  # how often the rows were numbered anew
+        self.by_handle = HandleOrder()
         self.removed_count = 0  # rows of this life that are dead
         self.base_rows = 0  # so many are in the layout in force: a generation's publication sets it
         self.removed_in_base = 0
@@ -124,7 +125,7 @@ class Registry:
         self._reader = CatalogueReader.of(move.new)
         self._live.renumber(new_row, self._reader.id_bytes)
         self.row_versions.move(new_row)
-        self.moves += 1
+        self.by_handle = HandleOrder()
 
     def settle(self, segment_count: int) -> bool:
         """Let a part of what tells of rows follow the last move; False when all of it has."""

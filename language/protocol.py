@@ -84,7 +84,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.UPDATE: Fields(frozenset({"items"})),
     Op.UNSUBSCRIBE: Fields(frozenset({"ids"})),
     Op.DESCRIBE: Fields(frozenset({"ids"}), frozenset({"expressions"})),
-    Op.LIST: Fields(optional=frozenset({"after", "version"})),
+    Op.LIST: Fields(optional=frozenset({"after"})),
     Op.PUBLISH: Fields(
         frozenset({"batch", "batch_id", "publisher"}),
         frozenset({"answer", "ids", "at", "sizes", "valid_until"}),

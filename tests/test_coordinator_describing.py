@@ -5,21 +5,27 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 
-from pubsub_cluster.coordinator import describing
+from pubsub_cluster.client.catalogue import CatalogueCalls
+from pubsub_cluster.coordinator import describing, handle_order
 from pubsub_cluster.coordinator.describing import describe, list_page
+from pubsub_cluster.coordinator.handle_order import HandleOrder
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.row_versions import RowVersions
-from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
+from pubsub_cluster.coordinator.store import STORE_FILE, SUBSCRIBE, Change, ChangeStore
 from pubsub_cluster.language.errors import ProtocolError, StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
-from pubsub_cluster.language.protocol import DESCRIBED_EXPRESSIONS_MAX
+from pubsub_cluster.language.protocol import DESCRIBED_EXPRESSIONS_MAX, Op
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueWriter
+from pubsub_cluster.shm.catalogue_copy import copy_live_rows
+from pubsub_cluster.shm.catalogue_move import Copy
+from pubsub_cluster.shm.catalogue_store import CatalogueStore
 
 
 def plain(value: Any) -> Any:
@@ -46,13 +52,12 @@ class Desk:
 
     def pages(self) -> list[list[tuple[str, Any]]]:
         """Return ids and expressions of all pages."""
-        found, cursor = [], {"after": None, "version": None}
+        found, after = [], None
         while True:
-            page = plain(list_page(self.registry, self.store, **cursor))
+            page = plain(list_page(self.registry, self.store, after))
             found.append([(item["id"], item["expr"]) for item in page["items"]])
-            if page["next"] is None:
+            if (after := page["next"]) is None:
                 return found
-            cursor = {"after": page["next"], "version": page["version"]}
 
 
 @pytest.fixture
@@ -82,7 +87,7 @@ def test_an_expression_is_told_as_it_was_written(desk: Desk) -> None:
         describe(desk.registry, desk.store, ["a"] * (DESCRIBED_EXPRESSIONS_MAX + 1), True)
 
 
-def test_pages_show_the_catalogue_as_of_one_version(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_show_the_live_subscriptions_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     stage, source, live = desk.registry, random.Random(1), dict[str, str]()
     for number in range(200):
         if live and source.random() < 0.3:
@@ -95,31 +100,132 @@ def test_pages_show_the_catalogue_as_of_one_version(desk: Desk, monkeypatch: pyt
         else:
             desk.keep(stage.stage_subscribe({"id": f"n{number}", "expr": f"x = {number}"}))
             live[f"n{number}"] = f"x = {number}"
-    version = stage.version
-    desk.keep(stage.stage_unsubscribe(min(live)), stage.stage_update({"id": max(live), "expr": "new = 1"}))
-    desk.keep(stage.stage_subscribe({"id": "late", "expr": "new = 2"}))
     desk.flush()
-    now = {name: text for name, text in live.items() if name != min(live)} | {
-        max(live): "new = 1",
-        "late": "new = 2",
-    }
-    for limits in ({}, {"LISTED_MAX": 7}, {"ROWS_PER_PAGE_MAX": 5}, {"LISTED_SIZE_BYTES_MAX": 40}):
+    for limits in (
+        {},
+        {"LISTED_MAX": 7},
+        {"ROWS_PER_PAGE_MAX": 5},
+        {"FOLLOWED_ROWS_MAX": 50},
+        {"LISTED_SIZE_BYTES_MAX": 40},
+    ):
         for name, value in limits.items():
-            monkeypatch.setattr(describing, name, value)
+            monkeypatch.setattr(handle_order if name == "FOLLOWED_ROWS_MAX" else describing, name, value)
+        stage.by_handle = HandleOrder()
         pages = desk.pages()
         listed = [item for page in pages for item in page]
-        assert len(listed) == len(now) and dict(listed) == now
+        assert len(listed) == len(live) and dict(listed) == live
         assert (len(pages) > 1) is bool(limits)
-        after, found = 0, {}
-        while after is not None:
-            page = plain(list_page(stage, desk.store, after, version))
-            found |= {item["id"]: item["expr"] for item in page["items"]}
-            after = page["next"]
-        assert found == live
         monkeypatch.undo()
-    for wrong in ({"after": -1}, {"after": 10_000}, {"after": "x"}, {"version": stage.version + 1}):
+    for wrong in (-1, "x", True, 1 << 63):
         with pytest.raises(ProtocolError):
-            list_page(stage, desk.store, **{"after": 0, "version": 0, **wrong})
+            list_page(stage, desk.store, wrong)
+
+
+class Written:
+    """What a change table tells: expressions by version; what is compacted is not among them."""
+
+    def __init__(self) -> None:
+        self.by_version: dict[int, bytes] = {}
+
+    def expressions(self, versions: list[int]) -> dict[int, bytes]:
+        return {version: self.by_version[version] for version in versions if version in self.by_version}
+
+
+class LivingCatalogue:
+    """A catalogue that changes, moves, is compacted and starts again between the pages of a listing."""
+
+    def __init__(self, seed: int) -> None:
+        self.source = random.Random(seed)
+        self.written = Written()
+        self.registry = self.empty()
+        self.live: dict[str, tuple[int, int]] = {}  # id: handle, version
+        self.history: dict[int, set[str]] = {}  # by handle: its expressions while a listing goes on
+        for number in range(30):
+            self.subscribe(f"first{number}")
+        self.disturbed = 0
+
+    @staticmethod
+    def empty() -> Registry:
+        return Registry(CatalogueWriter.in_memory(1_000), EMPTY_SCHEMA, DEFAULT_LIMITS)
+
+    def keep(self, change: Change) -> None:
+        self.registry.apply(1)
+        if change.expression is None:
+            del self.live[change.subscription_id]
+            return
+        self.written.by_version[change.version] = change.expression
+        self.live[change.subscription_id] = change.handle, change.version
+        self.history.setdefault(change.handle, set()).add(orjson.loads(change.expression))
+
+    def subscribe(self, name: str) -> None:
+        self.keep(self.registry.stage_subscribe({"id": name, "expr": f"x = {self.source.random()}"})[0])
+
+    def move(self) -> None:
+        old, store = self.registry.catalogue, CatalogueStore.private(1_000)
+        made = copy_live_rows(old.columns, old.counts(), self.registry.version, store)
+        self.registry.finish_move(self.registry.begin_move(Copy(store, *made)))
+
+    def compact(self) -> None:
+        kept = {version for _, version in self.live.values()}
+        self.written.by_version = {v: text for v, text in self.written.by_version.items() if v in kept}
+
+    def restart(self) -> None:
+        before, self.registry = self.registry, self.empty()
+        changes = [
+            Change(version, SUBSCRIBE, handle, name, "default", self.written.by_version[version], None, None)
+            for name, (handle, version) in sorted(self.live.items(), key=lambda each: each[1][1])
+        ]
+        self.registry.replay(lambda: iter(changes))
+        self.registry.start_at(before.version, before.next_handle)
+
+    def live_on(self) -> None:
+        """Change something; now and then what rows there are."""
+        for _ in range(self.source.randrange(4)):
+            name = self.source.choice(sorted(self.live))
+            match self.source.randrange(3):
+                case 0:
+                    text = f"y = {self.source.random()}"
+                    self.keep(self.registry.stage_update({"id": name, "expr": text})[0])
+                case 1:
+                    self.keep(self.registry.stage_unsubscribe(name)[0])
+                    self.subscribe(f"later{self.registry.version}")
+                case _:
+                    self.subscribe(f"new{self.registry.version}")
+        if self.source.random() < 0.1:
+            self.disturbed += 1
+            self.source.choice((self.move, self.compact, self.restart))()
+
+    def ask(self, op: Op, cursor: dict[str, Any]) -> Any:
+        """Answer a client's request for a page."""
+        assert op is Op.LIST
+        self.live_on()
+        store: Any = self.written
+        page = list_page(self.registry, store, cursor.get("after"))
+        self.live_on()
+        return SimpleNamespace(header=plain(page))
+
+
+def test_a_listing_has_everything_that_lives_through_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("LISTED_MAX", 5), ("ROWS_PER_PAGE_MAX", 12)):
+        monkeypatch.setattr(describing, name, value)
+    monkeypatch.setattr(handle_order, "FOLLOWED_ROWS_MAX", 60)
+    disturbed = 0
+    for seed in range(60):
+        catalogue = LivingCatalogue(seed)
+        before = {handle for handle, _ in catalogue.live.values()}
+        catalogue.history = {
+            handle: {orjson.loads(catalogue.written.by_version[version])}
+            for handle, version in catalogue.live.values()
+        }
+        session: Any = catalogue
+        listed = list(CatalogueCalls(session).every())
+        handles = [each.handle for each in listed]
+        assert len(set(handles)) == len(handles)
+        assert before & {handle for handle, _ in catalogue.live.values()} <= set(handles)
+        for each in listed:
+            assert each.expression in catalogue.history[each.handle]
+        disturbed += catalogue.disturbed
+    assert disturbed > 60
 
 
 def test_a_table_that_is_gone_is_said(desk: Desk, tmp_path: Path) -> None:
