@@ -131,6 +131,21 @@ class BatchDesk:
         """True while a batch can be placed."""
         return self._slab.free_count > 0
 
+    def check_turn(self, publisher: str) -> None:
+        """Leave the last chunk to others when a publisher's own batches are on their way.
+
+        Raises
+        ------
+        BusyError
+            They are.
+        """
+        if self._slab.free_count == 1 and any(
+            [batch.group[0].key[1] == publisher for batch in self.open.values()]
+        ):
+            raise self._busy(
+                "every chunk of the batch slab but one, which is for other publishers, is in use"
+            )
+
     @fault_point("slab.write")
     def place(self, group: list[Publication]) -> int:
         """Place publications, one or several of the intake, into a chunk and return that.
@@ -147,14 +162,17 @@ class BatchDesk:
             blocks = [publication.frames[0] for publication in group]
             chunk_idx = self._slab.place_blocks(form.head(len(group)), blocks, form.part_bytes)
         if chunk_idx is None:
-            raise BusyError(
-                "every chunk of the batch slab is in use",
-                seen=self._config.slab_chunks,
-                limit=self._config.slab_chunks,
-                remedy="Send again after `retry_after_s`.",
-                retry_after_s=BUSY_RETRY_AFTER_S,
-            )
+            raise self._busy("every chunk of the batch slab is in use")
         return chunk_idx
+
+    def _busy(self, condition: str) -> BusyError:
+        return BusyError(
+            condition,
+            seen=self._config.slab_chunks,
+            limit=self._config.slab_chunks,
+            remedy="Send again after `retry_after_s`.",
+            retry_after_s=BUSY_RETRY_AFTER_S,
+        )
 
     def time_of(self, group: list[Publication]) -> int:
         """Return the time of acceptance of publications that are placed now, microseconds since the epoch."""

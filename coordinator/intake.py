@@ -6,13 +6,16 @@ requests wait, and those that wait at the same time become one *group*: one chun
 go with rows of their format, dense columns with columns of their form (`coordinator.forms`). What they are to
 their publishers does not change: each has its id, its reply, its refused events by its own index.
 
+Publishers take turns, so that many publications of one keep a single one of another waiting for no longer
+than one of each; those of one publisher keep their order.
+
 A group is only a way to travel. If it comes to grief (too many matches, a worker that dies), nobody knows by
 whose fault: its members go out again, each *alone*, before anything newer, and each answers for itself.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +34,7 @@ SMALL_COLUMNS_VALUES_MAX = 64 << 10
 GROUP_COLUMNS_VALUES_MAX = 256 << 10
 WAITING_MAX = 4_096
 WAITING_SIZE_BYTES_MAX = 32 << 20
+OWN_SHARE = 0.5  # of both, for a publisher's second and later ones
 BUSY_RETRY_AFTER_S = 0.005
 
 
@@ -101,7 +105,7 @@ class Publication(msgspec.Struct):
 
 
 class Intake:
-    """Small publications in the order of their arrival.
+    """Small publications: in turn by publisher, of each in the order of their arrival.
 
     Parameters
     ----------
@@ -111,12 +115,13 @@ class Intake:
 
     def __init__(self, group_size_bytes_max: int) -> None:
         self._group_size_bytes_max = group_size_bytes_max
-        self._waiting: deque[Publication] = deque()
-        self._size_bytes = 0
+        self._waiting: OrderedDict[str, deque[Publication]] = OrderedDict()  # by publisher
+        self._returned: deque[Publication] = deque()
+        self._count = self._size_bytes = 0
 
     def __len__(self) -> int:
         """Return how many wait."""
-        return len(self._waiting)
+        return self._count
 
     def add(self, publication: Publication) -> None:
         """Let a publication wait.
@@ -124,43 +129,67 @@ class Intake:
         Raises
         ------
         BusyError
-            Too many wait.
+            Too many wait: half of what there is room for is kept for the first one of each publisher.
         """
-        full = self._size_bytes + publication.size_bytes > WAITING_SIZE_BYTES_MAX
-        if full or len(self._waiting) >= WAITING_MAX:
+        publisher = publication.key[1]
+        line = self._waiting.get(publisher)
+        share = 1 if line is None else OWN_SHARE
+        full = self._size_bytes + publication.size_bytes > share * WAITING_SIZE_BYTES_MAX
+        if full or self._count >= share * WAITING_MAX:
             raise BusyError(
                 "too many small batches wait for a worker",
-                seen=len(self._waiting),
-                limit=WAITING_MAX,
+                seen=self._count,
+                limit=int(share * WAITING_MAX),
                 remedy="Send again after `retry_after_s`, or publish more events at a time.",
                 retry_after_s=BUSY_RETRY_AFTER_S,
             )
-        self._waiting.append(publication)
+        if line is None:
+            line = self._waiting[publisher] = deque()
+        line.append(publication)
+        self._count += 1
         self._size_bytes += publication.size_bytes
 
     def put_back(self, group: Sequence[Publication]) -> None:
         """Let the members of a failed group wait again, before all others and each alone."""
         for publication in reversed(group):
             publication.alone = True
-            self._waiting.appendleft(publication)
+            self._returned.appendleft(publication)
             self._size_bytes += publication.size_bytes
+        self._count += len(group)
 
     def take(self) -> list[Publication]:
-        """Return the next group: those first in line that can share a chunk; not to be called when empty."""
-        waiting = self._waiting
-        first = waiting.popleft()
-        group = [first]
-        size_bytes = first.size_bytes
-        if waiting:
-            room = GROUP_COLUMNS_VALUES_MAX if first.form.is_dense else GROUP_EVENTS_MAX
-            room -= first.extent
-            while waiting and first.goes_with(waiting[0]) and waiting[0].extent <= room:
-                if size_bytes + waiting[0].size_bytes > self._group_size_bytes_max:
+        """Return the next group: those next in turn that can share a chunk; not to be called when empty."""
+        group = [self._returned.popleft()] if self._returned else self._next_group()
+        self._count -= len(group)
+        self._size_bytes -= sum([publication.size_bytes for publication in group])
+        return group
+
+    def _next_group(self) -> list[Publication]:
+        lines = self._waiting
+        first = next(iter(lines.values()))[0]
+        group: list[Publication] = []
+        room = GROUP_COLUMNS_VALUES_MAX if first.form.is_dense else GROUP_EVENTS_MAX
+        room_bytes = self._group_size_bytes_max
+        passed: list[tuple[str, deque[Publication]]] = []  # cannot go with the first: they come first next
+        while lines:
+            publisher, line = next(iter(lines.items()))
+            publication = line[0]
+            if group:
+                if not first.goes_with(publication):
+                    passed.append((publisher, lines.pop(publisher)))
+                    continue
+                if publication.extent > room or publication.size_bytes > room_bytes:
                     break
-                room -= waiting[0].extent
-                size_bytes += waiting[0].size_bytes
-                group.append(waiting.popleft())
-        self._size_bytes -= size_bytes
+            group.append(line.popleft())
+            room -= publication.extent
+            room_bytes -= publication.size_bytes
+            if not line:
+                del lines[publisher]
+            elif len(lines) > 1:
+                lines.move_to_end(publisher)
+        for publisher, line in reversed(passed):
+            lines[publisher] = line
+            lines.move_to_end(publisher, last=False)
         return group
 
 

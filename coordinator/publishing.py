@@ -72,7 +72,8 @@ class PublishDesk:
             if publication.small:
                 self.intake.add(publication)
             else:
-                self._place([publication], now_s)
+                self._batches.check_turn(key[1])
+                self._place([publication], now_s, key[1])
         except Exception:
             window.finish(key, Reply({}), keep=False)  # not in progress any more
             raise
@@ -91,14 +92,14 @@ class PublishDesk:
                 reply = defect("the batch could not be placed", error)
                 self._answer([(publication, reply) for publication in group])
 
-    def _place(self, group: list[Publication], now_s: float) -> None:
+    def _place(self, group: list[Publication], now_s: float, line: str | None = None) -> None:
         scheduler, version = self._coordinator.scheduler, self._coordinator.registry.version
         catalogue = self._coordinator.registry.catalogue
         counts = catalogue.counts()
         chunk_idx = self._batches.place(group)
         generation, now_us = scheduler.current, self._batches.time_of(group)
         moment = (counts, version, now_us)
-        batch_no, instructions = scheduler.batch_accepted(moment, chunk_idx, now_s, len(group) > 1)
+        batch_no, instructions = scheduler.batch_accepted(moment, chunk_idx, now_s, len(group) > 1, line)
         event_count = sum([publication.form.event_count for publication in group])
         reader = self._coordinator.resources.catalogue_reader
         self._batches.open[batch_no] = OpenBatch(

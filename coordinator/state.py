@@ -5,7 +5,8 @@ opens a socket, reads a clock or touches a segment, so every interleaving can be
 
 Rules of the file
 - A batch is bound at acceptance to (generation, counts) and has one task per shard. A task runs on
-  any ready worker of its shard that has the generation mapped and a free result slot.
+  any ready worker of its shard that has the generation mapped and a free result slot. Tasks that wait
+  take turns by their publishers (`coordinator.fair_queue`).
 - A worker that dies gives its tasks back. The oldest that it had not matched yet is the suspect: a batch
   that was the suspect in two deaths of the same shard is refused as poison.
 - A batch is bound to the team of its acceptance too (`coordinator.team`): a resize to another number of
@@ -142,7 +143,7 @@ class Scheduler(Generations):
             if batch.error is None:
                 batch.waiting.add(worker.shard_idx)
         requeued = [run.batch_no for run in runs if self.batches[run.batch_no].error is None]
-        worker.team.queues[worker.shard_idx].extendleft(reversed(requeued))
+        worker.team.queues[worker.shard_idx].put_back(requeued)
         ended = [run.batch_no for run in runs]
         worker.running.clear()
         worker.alive = worker.greeted = worker.ready = False
@@ -272,9 +273,17 @@ class Scheduler(Generations):
     # ---- batches -------------------------------------------------------------------------------
 
     def batch_accepted(
-        self, moment: tuple[wire.Counts, int, int], chunk_idx: int, now_s: float, is_group: bool = False
+        self,
+        moment: tuple[wire.Counts, int, int],
+        chunk_idx: int,
+        now_s: float,
+        is_group: bool = False,
+        line: str | None = None,
     ) -> tuple[int, list[Instruction]]:
-        """Bind a batch to a moment (counts, version and time) and queue its tasks; return its number."""
+        """Bind a batch to a moment (counts, version and time) and queue its tasks; return its number.
+
+        It takes turns with those of other lines: a publisher's, or None for what comes from the intake.
+        """
         batch_no = self._next_batch_no
         self._next_batch_no += 1
         team = self.crew.team
@@ -283,15 +292,20 @@ class Scheduler(Generations):
         self.generations[self.current].bound_batches += 1
         team.bound_batches += 1
         for queue in team.queues:
-            queue.append(batch_no)
+            queue.append(line, batch_no)
         return batch_no, self._schedule(now_s)
 
     @property
     def has_room(self) -> bool:
-        """True when a task of a new batch would go out to some worker at once, in every shard."""
+        """True when a batch from the intake would go out at once, or next after other lines' batches.
+
+        It is enough that one waits: the longer the others, the more small publications it has.
+        """
         team, current = self.crew.team, self.current
-        idlest = team.idlest
-        return not any([queue or idlest(idx, current) is None for idx, queue in enumerate(team.queues)])
+        for shard_idx, queue in enumerate(team.queues):
+            if None in queue or (not queue and team.idlest(shard_idx, current) is None):
+                return False
+        return True
 
     def run_of(self, worker_idx: int, task_id: int) -> Running | None:
         """Return the worker's attempt with this id, or None when it is stale."""
@@ -356,11 +370,11 @@ class Scheduler(Generations):
         for team in self.crew.teams:
             for shard_idx, queue in enumerate(team.queues):
                 while queue:
-                    batch = self.batches[queue[0]]
+                    batch = self.batches[queue.head]
                     worker = team.idlest(shard_idx, batch.generation)
                     if worker is None:
                         break
-                    queue.popleft()
+                    queue.pop()
                     out.append(self._begin_run(worker, batch, now_s))
         return out + self._dismiss() if self.crew.leaving else out
 

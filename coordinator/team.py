@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pubsub_cluster.coordinator.fair_queue import FairQueue
 from pubsub_cluster.language.errors import BusyError, PubSubError
 from pubsub_cluster.workers.messages import Counts
 
@@ -63,7 +64,7 @@ class Team:
     Attributes
     ----------
     shards : int
-    queues : list of deque of int
+    queues : list of FairQueue
         By shard: batches whose task waits for a worker.
     replicas : list of list of Worker
         By shard: who may take its tasks.
@@ -72,14 +73,14 @@ class Team:
     """
 
     shards: int
-    queues: list[deque[int]]
+    queues: list[FairQueue]
     replicas: list[list[Worker]]
     bound_batches: int = 0
 
     @classmethod
     def of(cls, shards: int) -> Team:
         """Return a team without workers."""
-        return cls(shards, [deque() for _ in range(shards)], [[] for _ in range(shards)])
+        return cls(shards, [FairQueue() for _ in range(shards)], [[] for _ in range(shards)])
 
     @property
     def members(self) -> list[Worker]:

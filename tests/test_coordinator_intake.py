@@ -25,12 +25,16 @@ SIZE_BYTES_MAX = DEFAULT_LIMITS.batch_size_bytes_max
 
 
 def publication(
-    number: int, events: list[dict[str, Any]], form: str = "msgpack", at: int | None = None
+    number: int,
+    events: list[dict[str, Any]],
+    form: str = "msgpack",
+    at: int | None = None,
+    publisher: str = "p",
 ) -> Any:
     lines = b"\n".join(map(msgspec.json.encode, events))
     made = payload_from_json(lines) if form == "json" else payload_from_dicts(events)
     return Publication(
-        ("batch", "p", str(number)),
+        ("batch", publisher, str(number)),
         Answer.HANDLES,
         False,
         at,
@@ -42,24 +46,32 @@ def publication(
 
 PUBLICATIONS = st.lists(
     st.tuples(
-        st.integers(0, 5), st.sampled_from(["json", "msgpack"]), st.sampled_from([None, 1]), st.booleans()
+        st.integers(0, 5),
+        st.sampled_from(["json", "msgpack"]),
+        st.sampled_from([None, 1]),
+        st.booleans(),
+        st.sampled_from("pqr"),
     ),
     max_size=30,
 )
 
 
 @given(PUBLICATIONS)
-def test_groups_keep_the_order_and_mix_nothing(drawn: list[tuple[int, str, int | None, bool]]) -> None:
+def test_groups_keep_the_order_and_mix_nothing(drawn: list[tuple[int, str, int | None, bool, str]]) -> None:
     line = Intake(SIZE_BYTES_MAX)
     made = []
-    for number, (count, form, at, alone) in enumerate(drawn):
-        made.append(publication(number, [{"x": number, "y": i} for i in range(count)], form, at))
+    for number, (count, form, at, alone, publisher) in enumerate(drawn):
+        made.append(publication(number, [{"x": number, "y": i} for i in range(count)], form, at, publisher))
         made[-1].alone = alone
         line.add(made[-1])
     groups = []
     while len(line):
         groups.append(line.take())
-    assert [found for group in groups for found in group] == made
+    taken = [found for group in groups for found in group]
+    assert len(taken) == len(made)
+    for publisher in "pqr":
+        own = [each for each in made if each.key[1] == publisher]
+        assert [found for found in taken if found.key[1] == publisher] == own
     for group in groups:
         assert len({(found.form.format, found.at) for found in group}) == 1
         assert len(group) == 1 or not any(found.alone for found in group)
@@ -117,6 +129,26 @@ def test_members_of_a_failed_group_come_first_and_alone() -> None:
     assert names == [["0"], ["1"], ["2"], ["3", "4"]]
 
 
+@pytest.mark.parametrize("form", ["msgpack", "json"])
+def test_nobody_waits_for_more_than_one_group_of_another_publisher(form: str) -> None:
+    line = Intake(SIZE_BYTES_MAX)
+    for number in range(2_000):
+        line.add(publication(number, [{"x": 1}], publisher="flood"))
+    line.add(publication(0, [{"x": 1}], form, publisher="single"))
+    groups = [line.take(), line.take()]
+    assert "single" in [found.key[1] for found in groups[0 if form == "msgpack" else 1]]
+
+
+def test_a_publisher_with_many_leaves_room_for_others() -> None:
+    line = Intake(SIZE_BYTES_MAX)
+    with pytest.raises(BusyError):
+        for number in range(intake.WAITING_MAX):
+            line.add(publication(number, [{"x": 1}], publisher="flood"))
+    line.add(publication(0, [{"x": 1}], publisher="single"))
+    with pytest.raises(BusyError):
+        line.add(publication(1, [{"x": 1}], publisher="single"))
+
+
 def test_large_ones_and_columns_do_not_wait() -> None:
     assert publication(0, [{"x": 1}]).small
     assert not publication(0, [{"x": 1}] * (intake.SMALL_EVENTS_MAX + 1)).small
@@ -126,7 +158,7 @@ def test_large_ones_and_columns_do_not_wait() -> None:
 
 
 def test_who_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "WAITING_MAX", 2)
+    monkeypatch.setattr(intake, "WAITING_MAX", 4)
     line = Intake(SIZE_BYTES_MAX)
     for number in range(2):
         line.add(publication(number, [{"x": 1}]))

@@ -186,14 +186,18 @@ class SchedulerMachine(RuleBasedStateMachine):
         return f"catalogue{self.epoch_of[self.published[-1]]}"
 
     @precondition(lambda self: len(self.open) < 6)
-    @rule(is_group=st.booleans())
-    def publish(self, is_group: bool) -> None:
+    @rule(is_group=st.booleans(), line=st.sampled_from([None, "a", "b"]))
+    def publish(self, is_group: bool, line: str | None) -> None:
         had_room = self.scheduler.has_room
+        queues = self.scheduler.crew.team.queues
+        nobody_waited, no_group_waited = not any(queues), not any([None in queue for queue in queues])
         counts = (len(self.answered),)
-        batch_no, instructions = self.scheduler.batch_accepted((counts, 0, 0), 0, self.now_s, is_group)
+        batch_no, instructions = self.scheduler.batch_accepted((counts, 0, 0), 0, self.now_s, is_group, line)
         sent = [i for i in instructions if isinstance(i, SendWorker) and isinstance(i.message, wire.Task)]
         shards = self.scheduler.crew.team.shards
-        assert had_room == (len(sent) == shards), "room is what lets a task out to every shard"
+        if nobody_waited:
+            assert had_room == (len(sent) == shards), "room is what lets a task out to every shard"
+        assert no_group_waited or not had_room
         self.shards_of[batch_no] = shards
         if is_group:
             self.groups.add(batch_no)
@@ -436,3 +440,53 @@ def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:
     assert out == [BatchDone(batch_no), SendWorker(0, wire.Shutdown())]
     assert scheduler.worker_died(0, 1.0) == [WorkerGone(0)]
     assert sorted(scheduler.workers) == [1, 2]
+
+
+class Line:
+    """One worker with a task at a time, and who is answered when."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(1, 1, 10.0)
+        self.scheduler.worker_spawned(0, 0.0)
+        self.scheduler.worker_hello(0, SETUP, 0.0)
+        self.scheduler.workers[0].free_slots = [0]
+        self.running: deque[int] = deque()
+        self.scheduler.worker_ready(0, 0.0)
+
+    def take(self, instructions: list[Instruction]) -> None:
+        sent = [i.message for i in instructions if isinstance(i, SendWorker)]
+        self.running += [message.task_id for message in sent if isinstance(message, wire.Task)]
+
+    def publish(self, line: str | None) -> int:
+        batch_no, instructions = self.scheduler.batch_accepted(((), 0, 0), 0, 0.0, line=line)
+        self.take(instructions)
+        return batch_no
+
+    def answer(self) -> int:
+        """Let the worker answer its task; return the batch."""
+        out = self.scheduler.page_read(0, self.running.popleft(), False, 0.0)
+        self.take(out)
+        return next(i.batch_no for i in out if isinstance(i, BatchDone))
+
+
+def test_publishers_take_turns() -> None:
+    line = Line()
+    flood = [line.publish("flood") for _ in range(8)]
+    assert line.scheduler.has_room, "large batches of others keep no group from its turn"
+    group = line.publish(None)
+    assert not line.scheduler.has_room, "one group that waits is enough"
+    other = [line.publish("other") for _ in range(2)]
+    answered = [line.answer() for _ in range(11)]
+    assert answered == [*flood[:2], group, other[0], flood[2], other[1], *flood[3:]]
+
+
+def test_who_had_had_a_turn_comes_first_after_a_death() -> None:
+    line = Line()
+    first, second, other = line.publish("a"), line.publish("a"), line.publish("b")
+    line.take(line.scheduler.worker_died(0, 0.0))
+    line.running.clear()
+    line.scheduler.worker_spawned(0, 1.0)
+    line.scheduler.worker_hello(0, SETUP, 1.0)
+    line.scheduler.workers[0].free_slots = [0]
+    line.take(line.scheduler.worker_ready(0, 1.0))
+    assert [line.answer() for _ in range(3)] == [first, second, other]
