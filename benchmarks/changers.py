@@ -66,19 +66,19 @@ def _many(client: Client, made: list[Any], pipe: Any, rate: int) -> dict[str, An
         ids = [f"c{number + offset}" for offset in range(step)]
         items = [{"id": name, "expr": made[(number + at) % POOL]} for at, name in enumerate(ids)]
         turn = time.monotonic()
-        _raise_first(client.subscribe_many(items))
+        raise_first(client.subscribe_many(items))
         number, inserted = number + step, inserted + step
         live.append(ids)
         if len(live) > LIVE_STEPS:
             gone = live.popleft()
-            _raise_first(client.unsubscribe_many(gone))
+            raise_first(client.unsubscribe_many(gone))
             removed += len(gone)
         turns.append(time.monotonic() - turn)
         time.sleep(max(0.0, begin + len(turns) / STEPS_PER_SECOND - time.monotonic()))
     pipe.recv()
     seconds = time.monotonic() - begin
     while live:
-        _raise_first(client.unsubscribe_many(live.popleft()))
+        raise_first(client.unsubscribe_many(live.popleft()))
     # What was made before anything could be removed does not count against the removals.
     steady = seconds * max(0, len(turns) - LIVE_STEPS) / max(1, len(turns))
     return {
@@ -102,7 +102,7 @@ def _single(client: Client, made: list[Any], pipe: Any, _: int) -> dict[str, Any
     return {"single_s": took}
 
 
-def _raise_first(results: list[Any]) -> None:
+def raise_first(results: list[Any]) -> None:
     for result in results:
         if isinstance(result, PubSubError):
             raise result

@@ -5,9 +5,10 @@
 Everything goes through real clients of a real cluster with two workers. The base is loaded from a file by
 ``pubsub-cluster load`` and timed until a generation holds it. Then the same batches are published at full
 speed in turns without and with another client that inserts and removes subscriptions, durably, at a rate; and
-once more on a schedule, at half of the quiet rate, while one client changes many and another one makes single
-subscriptions. In every answer the matches of the base are compared with the right ones, and those of what
-changes are bounded by all that might have been there. ``--keep`` puts the figures into
+on a schedule, at half of the quiet rate: while one client changes many and another one makes single
+subscriptions, while single ones are all that changes, and during swaps, folds and resizes
+(`benchmarks.pauses`). In every answer the matches of the base are compared with the right ones, and those of
+what changes are bounded by all that might have been there. ``--keep`` puts the figures into
 ``benchmarks/results/churn.csv``.
 """
 
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ import orjson
 import psutil
 
 from pubsub_cluster import Cluster
+from pubsub_cluster.benchmarks import pauses
 from pubsub_cluster.benchmarks.changers import LIVE_STEPS, POOL, STEPS_PER_SECOND, Changer, Changers, pool
 from pubsub_cluster.benchmarks.cluster_level import (
     IN_FLIGHT,
@@ -58,7 +61,7 @@ TARGETS = {
     "worker time beside changes / quiet": "<= 1.3",
     "single subscribe, p99 at half load": "<= 15",
     "load from a file, durable and in a generation": "<= 25",
-    "batch, longest at half load beside changes": "<= 50",
+    **pauses.TARGETS,
 }
 
 
@@ -111,21 +114,28 @@ class Publisher:
         took = time.monotonic() - begin
         return count * BATCH / took, (self._worker_s() - worker_s) / (count * BATCH) * 1e6
 
-    def on_schedule(self, rate: float, seconds: float) -> I8:
-        """Publish batches at a rate; return microseconds from the intended moment to the answer of each."""
-        total = int(rate * seconds)
+    def on_schedule(self, rate: float, goes_on: Callable[[], bool]) -> I8:
+        """Publish batches at a rate; return microseconds from the intended moment to the answer of each.
+
+        Parameters
+        ----------
+        rate : float
+            Batches per second.
+        goes_on : callable
+            Tells whether another batch is to be sent.
+        """
         waiting: deque[tuple[int, Any]] = deque()
-        took_us = np.zeros(total, np.int64)
+        took_us: list[float] = []
 
         def settle_first() -> None:
             number, pending = waiting.popleft()
             matches = pending.result()
-            took_us[number] = (pending.answered_at_s - start - number / rate) * 1e6
+            took_us.append((pending.answered_at_s - start - number / rate) * 1e6)
             self.check(number % BATCHES, matches)
 
         with punctual():
             start = time.monotonic() + 0.01
-            for number in range(total):
+            for number in itertools.takewhile(lambda _: goes_on(), itertools.count()):
                 while (left := start + number / rate - time.monotonic()) > 0:
                     self._client.receive(left)
                     while waiting and waiting[0][1].done:
@@ -133,7 +143,7 @@ class Publisher:
                 waiting.append((number, self._client.publish_soon(self._batches[number % BATCHES])))
             while waiting:
                 settle_first()
-        return took_us
+        return np.array(took_us, np.int64)
 
     def check(self, number: int, matches: Any) -> None:
         """Compare a batch's matches.
@@ -202,18 +212,11 @@ def measure(workload: str, subscriptions: int, rate: int, seconds: float, seed: 
             rest(client)
             with changers.at_work({}, only=0):
                 found |= _coordinator_time(cluster, client, seconds)
-            rest(client)
-            changes: dict[str, Any] = {}
-            with changers.at_work(changes):
-                took = publisher.on_schedule(found["quiet_per_second"] / 2 / BATCH, seconds)
-        found |= {
-            "batch_p50_us": float(np.percentile(took, 50)),
-            "batch_p99_us": float(np.percentile(took, 99)),
-            "batch_max_us": float(took.max()),
-            "single_p50_s": float(np.percentile(changes["single_s"], 50)),
-            "single_p99_s": float(np.percentile(changes["single_s"], 99)),
-            "inserted_at_half_load": changes["inserted"],
-        }
+            half = found["quiet_per_second"] / 2 / BATCH
+            found["beside_changes"] = _at_half_load(client, publisher, changers, half, seconds)
+            found["alone"] = _at_half_load(client, publisher, changers, half, seconds, only=1)
+        with pauses.happenings(str(cluster.data_dir), workload, seed) as pipe:
+            found["pauses_us"] = pauses.measure_pauses(client, publisher, half, pipe, note)
         for number, columns in enumerate(batches):  # everything that came has gone
             assert np.array_equal(_counts(client.publish(columns)), base[number])
     return found
@@ -261,6 +264,29 @@ def _at_full_speed(
     return best
 
 
+def _at_half_load(
+    client: Client,
+    publisher: Publisher,
+    changers: Changers,
+    rate: float,
+    seconds: float,
+    only: int | None = None,
+) -> dict[str, float]:
+    """Return what batches on a schedule, and single subscriptions beside them, took."""
+    rest(client)
+    changes: dict[str, Any] = {}
+    with changers.at_work(changes, only):
+        stop_s = time.monotonic() + seconds
+        took = publisher.on_schedule(rate, lambda: time.monotonic() < stop_s)
+    return {
+        "batch, p50": float(np.percentile(took, 50)) / 1e3,
+        "batch, p99": float(np.percentile(took, 99)) / 1e3,
+        "batch, longest": float(took.max()) / 1e3,
+        "single subscribe, p50": float(np.percentile(changes["single_s"], 50)) * 1e3,
+        "single subscribe, p99": float(np.percentile(changes["single_s"], 99)) * 1e3,
+    }
+
+
 def figures_of(found: dict[str, Any], workload: str, subscriptions: int) -> list[Figure]:
     """Return figures with their targets."""
     rows = [
@@ -273,11 +299,13 @@ def figures_of(found: dict[str, Any], workload: str, subscriptions: int) -> list
         ("events beside changes", found["busy_per_second"], "events/s"),
         ("events beside changes, share of quiet", found["share"], ""),
         ("worker time beside changes / quiet", found["worker_ratio"], ""),
-        ("batch, p50 at half load beside changes", found["batch_p50_us"] / 1e3, "ms"),
-        ("batch, p99 at half load beside changes", found["batch_p99_us"] / 1e3, "ms"),
-        ("batch, longest at half load beside changes", found["batch_max_us"] / 1e3, "ms"),
-        ("single subscribe, p50 at half load", found["single_p50_s"] * 1e3, "ms"),
-        ("single subscribe, p99 at half load", found["single_p99_s"] * 1e3, "ms"),
+        *((f"{what} at half load beside changes", ms, "ms") for what, ms in found["beside_changes"].items()),
+        *(
+            (f"{what} at half load", ms, "ms")
+            for what, ms in found["alone"].items()
+            if what.startswith("single")
+        ),
+        *pauses.rows_of(found["pauses_us"]),
     ]
     return [
         Figure(
@@ -313,7 +341,7 @@ def main() -> int:
     if arguments.keep:
         write(CSV, figures, keep_others=True)
     for figure in figures:
-        sys.stdout.write(f"{figure.figure:<48}{figure.value:>14,.4g} {figure.unit:<10}{figure.target}\n")
+        sys.stdout.write(f"{figure.figure:<56}{figure.value:>14,.4g} {figure.unit:<10}{figure.target}\n")
     return 0
 
 

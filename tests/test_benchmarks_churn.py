@@ -13,13 +13,14 @@ import pytest
 from pubsub_cluster.benchmarks import restart
 from pubsub_cluster.benchmarks.churn import BATCH, TARGETS, Publisher, figures_of
 from pubsub_cluster.benchmarks.measure import WrongAnswer
+from pubsub_cluster.benchmarks.pauses import HAPPENINGS
 
 BASE_SIZE = 10
 FOUND = (
     *("durable_s", "ready_s", "inserted", "removed", "us_per_change", "quiet_per_second", "busy_per_second"),
-    *("share", "worker_ratio", "batch_p50_us", "batch_p99_us", "batch_max_us", "single_p50_s"),
-    *("single_p99_s", "seed"),
+    *("share", "worker_ratio", "seed"),
 )
+AT_HALF_LOAD = ("batch, longest", "single subscribe, p50", "single subscribe, p99")
 
 
 def publisher() -> Publisher:
@@ -45,7 +46,10 @@ def test_answers_are_checked_event_by_event() -> None:
 
 
 def test_every_target_has_its_figure() -> None:
-    found = {**dict.fromkeys(FOUND, 1), "spread": ""}
+    half_load = dict.fromkeys(AT_HALF_LOAD, 1)
+    pauses_us = dict.fromkeys(HAPPENINGS, np.ones(1))
+    half = {"beside_changes": half_load, "alone": half_load, "pauses_us": pauses_us}
+    found: dict[str, Any] = {**dict.fromkeys(FOUND, 1), "spread": "", **half}
     figures = figures_of(found, "W0", 1_000_000)
     assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
     assert not any(figure.target for figure in figures_of(found, "W0", 100_000))

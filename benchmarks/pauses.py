@@ -1,0 +1,186 @@
+"""The longest that a client waits for a batch while the cluster changes itself: swap, fold, epoch, resize.
+
+Batches are published on a schedule, at half of the quiet rate, while another client asks for one of these
+at a time; nothing else goes on. A batch's time counts from the moment at which it should have been sent. What
+a cluster answers without any of it, for as long, is the control.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from pubsub_cluster.benchmarks.changers import POOL, pool, raise_first
+from pubsub_cluster.benchmarks.cluster_level import await_generation, expressions, rest
+from pubsub_cluster.benchmarks.workloads.rules import I8
+from pubsub_cluster.client import Client
+
+FOLDED = 5_000
+"""Subscriptions that a fold takes in, and that leave with the next epoch."""
+BEFORE_S, AFTER_S, CONTROL_S = 0.5, 1.0, 5.0
+TIMEOUT_S = 120.0
+TARGET = "<= 50"
+
+
+class Punctual(Protocol):
+    """Whoever publishes on a schedule; `churn.Publisher` does."""
+
+    def on_schedule(self, rate: float, goes_on: Callable[[], bool]) -> I8: ...
+
+
+def _nothing(client: Client, made: list[Any]) -> None:
+    time.sleep(CONTROL_S)
+
+
+def _swap(client: Client, made: list[Any]) -> None:
+    await_generation(client)
+
+
+def _fold(client: Client, made: list[Any]) -> None:
+    raise_first(client.subscribe_many(made[:FOLDED]))
+    await_generation(client)
+
+
+def _epoch(client: Client, made: list[Any]) -> None:
+    raise_first(client.unsubscribe_many([item["id"] for item in made[:FOLDED]]))
+    moves = client.status()["epochs"]["moves"]
+    await_generation(client)
+    assert client.status()["epochs"]["moves"] > moves, "the dead rows are still there"
+
+
+def _resize(**wanted: int) -> Callable[[Client, list[Any]], None]:
+    def resize(client: Client, made: list[Any]) -> None:
+        client.resize(**wanted)
+
+    return resize
+
+
+HAPPENINGS: dict[str, Callable[[Client, list[Any]], None]] = {
+    "nothing": _nothing,
+    "a swap": _swap,
+    "a fold": _fold,
+    "an epoch": _epoch,
+    "a replica more": _resize(replicas=3),
+    "a replica less": _resize(replicas=2),
+    "a shard more": _resize(shards=2, replicas=1),
+    "a shard less": _resize(shards=1, replicas=2),
+}
+"""By name, in this order: each finds what those before it have left. The cluster has one shard and two replicas,
+and never more workers at rest than it has processors, but for a replica more."""
+
+
+def happen(data_dir: str, workload: str, seed: int, pipe: Any) -> None:
+    """Do what comes through the pipe, one after the other; answer with the seconds that it took."""
+    made = list(expressions(pool(workload, seed), 0, POOL))
+    for item in made:
+        item["id"] = f"p{item['id']}"
+    with Client(data_dir, timeout_s=60.0) as client:
+        while name := pipe.recv():
+            begin = time.monotonic()
+            HAPPENINGS[name](client, made)
+            pipe.send(time.monotonic() - begin)
+
+
+@contextlib.contextmanager
+def happenings(data_dir: str, workload: str, seed: int) -> Iterator[Any]:
+    """Have a process that does what is asked for through the pipe."""
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=happen, args=(data_dir, workload, seed, theirs), daemon=True)
+    process.start()
+    theirs.close()  # the end of the process is the end of the pipe
+    try:
+        yield mine
+    finally:
+        with contextlib.suppress(OSError):
+            mine.send("")
+        process.join(10.0)
+        if process.is_alive():
+            process.terminate()
+            process.join()
+
+
+def measure_pauses(
+    client: Client,
+    publisher: Punctual,
+    rate: float,
+    pipe: Any,
+    note: Callable[[str], None] = lambda _: None,
+) -> dict[str, I8]:
+    """Publish beside each of `HAPPENINGS`; return the microseconds of every batch.
+
+    Parameters
+    ----------
+    client : Client
+    publisher : Punctual
+    rate : float
+        Batches per second.
+    pipe : Connection
+        Of `happenings`.
+    note : callable
+
+    Raises
+    ------
+    TimeoutError
+        Something does not end.
+    """
+    found: dict[str, I8] = {}
+    rest(client)
+    await_generation(client)  # dead rows of what was measured before would come with an epoch
+    for name in HAPPENINGS:
+        rest(client)
+        course = _Course(name, pipe)
+        took = publisher.on_schedule(rate, course)
+        note(
+            f"{name}: {course.seconds:.1f} s, longest {took.max() / 1e3:.1f} ms, "
+            f"p99 {np.percentile(took, 99) / 1e3:.1f} ms of {len(took):,} batches"
+        )
+        found[name] = took
+    return found
+
+
+class _Course:
+    """Start something a little after the first batch; there are batches until a little after its end."""
+
+    def __init__(self, name: str, pipe: Any) -> None:
+        self._name, self._pipe = name, pipe
+        self._start_s = time.monotonic() + BEFORE_S
+        self._asked = False
+        self._stop_s = np.inf
+        self.seconds = 0.0
+
+    def __call__(self) -> bool:
+        """Tell whether another batch is to be sent."""
+        now_s = time.monotonic()
+        if not self._asked:
+            if now_s >= self._start_s:
+                self._asked = True
+                self._pipe.send(self._name)
+        elif self._stop_s == np.inf:
+            if self._pipe.poll():
+                self.seconds = self._pipe.recv()
+                self._stop_s = now_s + AFTER_S
+            elif now_s - self._start_s > TIMEOUT_S:
+                raise TimeoutError(f"{self._name} does not end after {TIMEOUT_S:.0f} s")
+        return now_s < self._stop_s
+
+
+def rows_of(found: dict[str, I8]) -> list[tuple[str, float, str]]:
+    """Return names, values and units of the figures."""
+    rows = []
+    for name, took in found.items():
+        rows += [(figure_of(name), float(took.max()) / 1e3, "ms")]
+    return rows
+
+
+def figure_of(name: str) -> str:
+    """Return the name of the figure of one of `HAPPENINGS`."""
+    return f"batch, longest at half load, during {name}"
+
+
+TARGETS = {figure_of(name): TARGET for name in HAPPENINGS if name != "nothing"}
