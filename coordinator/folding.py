@@ -2,12 +2,12 @@
 
 A generation is worth building when the delta costs the workers a tenth of their kernel time and has cost them
 as much as the last build, when it has grown large in any case, when a change of some size has come to rest,
-when a tenth of its rows are dead, or when the sample of events has become so much better, or so different, that
-its access predicates are stale.
+when a tenth of its rows are dead, or when the sample of events has become so much better, or so different,
+that its access predicates are stale.
 
-Where subscriptions come and go fast, the next delta is as large as the last one, and a build is of little use.
-So a costly delta is borne until it has cost as much as a build takes: whatever comes, that is at most twice
-what would have been best (the rule of those who rent skis until they have paid the price of a pair).
+Where subscriptions come and go fast, the next delta is as large as the last one, and a build is of little
+use. So a costly delta is borne until it has cost as much as a build takes: whatever comes, that is at most
+twice what would have been best (the rule of those who rent skis until they have paid the price of a pair).
 """
 
 from __future__ import annotations
