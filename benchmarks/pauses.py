@@ -70,8 +70,8 @@ HAPPENINGS: dict[str, Callable[[Client, list[Any]], None]] = {
     "a shard more": _resize(shards=2, replicas=1),
     "a shard less": _resize(shards=1, replicas=2),
 }
-"""By name, in this order: each finds what those before it have left. The cluster has one shard and two replicas,
-and never more workers at rest than it has processors, but for a replica more."""
+"""By name, in this order: each finds what those before it have left. The cluster has one shard and two
+replicas, and never more workers at rest than it has processors, but for a replica more."""
 
 
 def happen(data_dir: str, workload: str, seed: int, pipe: Any) -> None:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 DELTA_COST_SHARE_MAX = 0.10
 DELTA_ROWS_MIN = 256  # below this a fold costs more than it can save
 DELTA_ROWS_LARGE_MIN = 16_384
-DELTA_ROWS_LARGE_SHARE = (
-    1.0  # of those built: while a load doubles them, all builds together cost two of the last
-)
+DELTA_ROWS_LARGE_SHARE = 1.0
+"""Of the layout's rows: while a load doubles them, all builds together cost two of the last."""
 QUIET_S = 0.5
 QUIET_SHARE = 0.01
 SAMPLE_GROWTH = 4.0
