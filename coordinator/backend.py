@@ -70,6 +70,7 @@ class Backend:
         self._children: dict[int | None, Child] = {}
         self._child_of: dict[bytes, int | None] = {}  # by the identity on the socket
         self._due: dict[int | None, float] = {}
+        self._gentle: set[int | None] = set()  # workers to be started while others answer
         self._desks: dict[int | None, Desk] = {}
         self.pinned: dict[int, int | None] = {}
 
@@ -79,9 +80,10 @@ class Backend:
         """Let a desk look after a child: its messages and its death are told to nobody else."""
         self._desks[child] = desk
 
-    def spawn(self, child: int | None, at_s: float) -> None:
-        """Start this child at a monotonic time (at the next `spawn_due` after it)."""
+    def spawn(self, child: int | None, at_s: float, gently: bool = False) -> None:
+        """Start this child at a monotonic time (at the next `spawn_due` after it), `gently` a worker."""
         self._due[child] = at_s
+        self._gentle.add(child) if gently else self._gentle.discard(child)
 
     def spawn_due(self, now_s: float) -> Iterator[int]:
         """Start the children that are due; yield the workers among them."""
@@ -95,6 +97,7 @@ class Backend:
                 arguments += ["--worker", str(child)]
                 if self._cpus:
                     arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
+                arguments += ["--gently"] if child in self._gentle else []
             started = Child(_module(child), arguments)
             self._children[child] = started
             self._child_of[_identity(child, started)] = child
@@ -110,6 +113,7 @@ class Backend:
     def forget(self, child: int) -> None:
         """Do not start this child after all, and forget what is known of it."""
         self._due.pop(child, None)
+        self._gentle.discard(child)
         self.pinned.pop(child, None)
 
     def pid(self, child: int | None) -> int | None:

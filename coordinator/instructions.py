@@ -18,10 +18,11 @@ class SendWorker(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpawnWorker(msgspec.Struct, frozen=True, gc=False):
-    """Start a process for this worker after `delay_s`."""
+    """Start a process for this worker after `delay_s`; `gently` where others answer until it is ready."""
 
     worker_idx: int
     delay_s: float
+    gently: bool = False
 
 
 class KillWorker(msgspec.Struct, frozen=True, gc=False):

@@ -331,8 +331,8 @@ class Coordinator:
                     self.backend.send_worker(worker_idx, message)
                 case todo.BatchDone(batch_no):
                     self.publishing.done(batch_no)
-                case todo.SpawnWorker(worker_idx, delay_s):
-                    self.backend.spawn(worker_idx, time.monotonic() + delay_s)
+                case todo.SpawnWorker(worker_idx, delay_s, gently):
+                    self.backend.spawn(worker_idx, time.monotonic() + delay_s, gently)
                 case todo.KillWorker(worker_idx):
                     log.warning("worker %d does not answer and is killed", worker_idx)
                     self.backend.kill(worker_idx)

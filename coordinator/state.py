@@ -190,7 +190,7 @@ class Scheduler(Generations):
             Workers of the last resize have not left yet.
         """
         new = self.crew.resize(shards, replicas, seats)
-        spawned: list[Instruction] = [SpawnWorker(worker.worker_idx, 0.0) for worker in new]
+        spawned: list[Instruction] = [SpawnWorker(worker.worker_idx, 0.0, gently=True) for worker in new]
         return spawned + self._dismiss()
 
     def _take_over(self) -> list[Instruction]:

@@ -89,7 +89,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                         assert message.generation in self.scheduler.workers[worker_idx].attached
                         worker.slots[message.task_id] = message.slot_idx
                     worker.inbox.append(message)
-                case SpawnWorker(worker_idx, _):
+                case SpawnWorker(worker_idx, _, _):
                     self.to_spawn.add(worker_idx)
                 case DiscardPages(batch_no, shard_idx):
                     self.pages.pop((batch_no, shard_idx), None)

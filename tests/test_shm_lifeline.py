@@ -46,3 +46,13 @@ def test_turns_are_short_for_a_thread_and_those_it_starts_and_nothing_else_chang
     assert turn_us_now() == seen["again"] == before
     if seen["taken"] and before:  # Linux before 6.12 tells 0, whatever was asked for
         assert seen["inner"] == lifeline.SHORT_TURN_US
+
+
+def test_gentle_work_is_done_at_low_priority_and_nothing_else_is() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    found = lifeline.gently(lambda: (os.getpriority(os.PRIO_PROCESS, 0), threading.current_thread()))
+    assert found[0] == max(before, lifeline.GENTLE_NICENESS)
+    assert found[1] is not threading.current_thread()
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+    with pytest.raises(ZeroDivisionError):
+        lifeline.gently(lambda: 1 // 0)

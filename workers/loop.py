@@ -18,6 +18,7 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.counters import CounterWriter
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import attach_layout
+from pubsub_cluster.shm.lifeline import gently
 from pubsub_cluster.shm.memory import give_back_memory, keep_memory
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import SlabReader
@@ -63,11 +64,16 @@ class WorkerLoop:
         Where the coordinator listens for workers.
     worker_idx : int
     pinned_cpu : int or None
+    is_gentle : bool
+        Kernels are loaded behind whatever else wants the processor.
     """
 
-    def __init__(self, endpoint: str, worker_idx: int, pinned_cpu: int | None) -> None:
+    def __init__(
+        self, endpoint: str, worker_idx: int, pinned_cpu: int | None, is_gentle: bool = False
+    ) -> None:
         self._worker_idx = worker_idx
         self._pinned_cpu = pinned_cpu
+        self._is_gentle = is_gentle
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -152,13 +158,16 @@ class WorkerLoop:
         self._slots = ResultSlots.attach(setup.results_segment)
         self._counters = CounterWriter.attach(setup.counters_segment, setup.counter_slot)
         self._catalogues = Catalogues(setup.catalogue_segment)
-        catalogue = self._catalogues.of(EMPTY_GENERATION)
-        self._engine = MatchEngine(catalogue.reader, self._schema, self._limits)
-        self._engine.warm_up(turn=setup.counter_slot)
-        catalogue.visibility.warm_up()
+        gently(self._warm_up) if self._is_gentle else self._warm_up()
         gc.freeze()  # a compiler's modules stay: looking through them would hold a batch up for 0.1 s
         give_back_memory()
         self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
+
+    def _warm_up(self) -> None:
+        catalogue = self._catalogues.of(EMPTY_GENERATION)
+        self._engine = MatchEngine(catalogue.reader, self._schema, self._limits)
+        self._engine.warm_up(turn=self._setup.counter_slot)
+        catalogue.visibility.warm_up()
 
     def _match(self, task: wire.Task) -> None:
         started_us = now_us()

@@ -8,6 +8,7 @@ holds no state that cannot be given to its successor.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import time
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.lifeline import SHORT_TURN_US, leave, pin_to, take_turns, tie_to_parent
+from pubsub_cluster.shm.lifeline import SHORT_TURN_US, gently, leave, pin_to, take_turns, tie_to_parent
 
 HEARTBEAT_S = 1.0
 log = logging.getLogger("pubsub_cluster.worker")
@@ -71,6 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--worker", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--cpu", type=int, default=None)
+    parser.add_argument("--gently", action="store_true", help="others answer: get ready behind them")
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
     pinned = pin_to(options.cpu)
@@ -79,9 +81,11 @@ def main(argv: list[str] | None = None) -> int:
     if options.cpu is not None and pinned is None:
         log.warning("cannot pin to CPU %d here; running unpinned", options.cpu)
 
+    if options.gently:
+        gently(lambda: importlib.import_module("pubsub_cluster.workers.loop"))
     from pubsub_cluster.workers.loop import WorkerLoop
 
-    return WorkerLoop(options.endpoint, options.worker, pinned).run()
+    return WorkerLoop(options.endpoint, options.worker, pinned, options.gently).run()
 
 
 def now_us() -> int:
