@@ -129,10 +129,7 @@ class Registry:
 
     def settle(self, segment_count: int) -> bool:
         """Let a part of what tells of rows follow the last move; False when all of it has."""
-        if self._live.settle(segment_count):
-            return True
-        self.row_versions.settle()
-        return False
+        return self._live.settle(segment_count) or self.row_versions.settle_some()
 
     def _ensure_room(self, room: CatalogueCounts) -> None:
         self.catalogue.ensure_room(room)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.code_space import I4, I8
+from pubsub_cluster.shm.code_space import I4
+
+SLICE_ROWS = 16_384  # about a millisecond
 
 
 class RowVersions:
@@ -22,8 +24,7 @@ class RowVersions:
     def __init__(self) -> None:
         self._first_row = array("q")
         self._distance = array("q")
-
-        self._moved: tuple[I8, I8, I4] | None = None  # what the last `move` is about, not carried out yet
+        self._moving: Iterator[bool] | None = None  # carries out the last `move`, a slice at a time
 
     def move(self, new_row: I4) -> None:
         """Give the rows other numbers; those that are added from now on are higher.
@@ -34,22 +35,43 @@ class RowVersions:
             By row; negative where a row is gone.
         """
         self.settle()
-        self._moved = (np.array(self._first_row, np.int64), np.array(self._distance, np.int64), new_row)
+        self._moving = self._move(self._first_row, self._distance, new_row)
         self._first_row, self._distance = array("q"), array("q")
 
     def settle(self) -> None:
-        """Carry out the last `move`: 30 ms for a million rows."""
-        if self._moved is None:
-            return
-        (first_row, distance, new_row), self._moved = self._moved, None
-        kept = np.flatnonzero(new_row >= 0)
-        made = np.empty(len(kept), np.int64)
-        made[new_row[kept]] = kept + distance[np.searchsorted(first_row, kept, side="right") - 1]
-        made -= np.arange(len(kept))
-        changes = np.flatnonzero(np.diff(made, prepend=-1))
-        later = self._first_row, self._distance
-        self._first_row = array("q", changes.astype(np.int64).tobytes()) + later[0]
-        self._distance = array("q", made[changes].tobytes()) + later[1]
+        """Carry out the last `move`."""
+        while self.settle_some():
+            pass
+
+    def settle_some(self) -> bool:
+        """Carry out a slice of the last `move`; False when nothing is left of it."""
+        if self._moving is not None and not next(self._moving, False):
+            self._moving = None
+        return self._moving is not None
+
+    def _move(self, first_row: array[int], distance: array[int], new_row: I4) -> Iterator[bool]:
+        known_first, known_distance = np.frombuffer(first_row, np.int64), np.frombuffer(distance, np.int64)
+        version = np.empty(len(new_row), np.int64)  # by new row, of which there are no more than old ones
+        count = 0
+        for first in range(0, len(new_row), SLICE_ROWS):
+            moved = new_row[first : first + SLICE_ROWS]
+            kept = np.flatnonzero(moved >= 0)
+            old = kept + first
+            version[moved[kept]] = old + known_distance[np.searchsorted(known_first, old, side="right") - 1]
+            count += len(kept)
+            yield True
+        made_first, made_distance = array("q"), array("q")
+        for first in range(0, count, SLICE_ROWS):
+            row = np.arange(first, min(first + SLICE_ROWS, count))
+            made = version[row] - row
+            before = int(made_distance[-1]) if first else int(made[0]) - 1
+            changes = np.flatnonzero(np.diff(made, prepend=before))
+            made_first.frombytes(row[changes].tobytes())
+            made_distance.frombytes(made[changes].tobytes())
+            yield True
+        made_first.extend(self._first_row)
+        made_distance.extend(self._distance)
+        self._first_row, self._distance = made_first, made_distance
 
     def add(self, row: int, version: int) -> None:
         """Take a row that is higher than all before it."""

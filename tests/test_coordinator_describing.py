@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pubsub_cluster.client.catalogue import CatalogueCalls
-from pubsub_cluster.coordinator import describing, handle_order
+from pubsub_cluster.coordinator import describing, handle_order, row_versions
 from pubsub_cluster.coordinator.describing import describe, list_page
 from pubsub_cluster.coordinator.handle_order import HandleOrder
 from pubsub_cluster.coordinator.registry import Registry
@@ -248,3 +252,30 @@ def test_versions_of_rows_take_memory_where_they_drift_apart() -> None:
     for first in range(0, 1_000, 8):
         together.add_many(first, wanted[first : first + 8])
     assert together._distance == versions._distance and together._first_row == versions._first_row
+
+
+@given(st.lists(st.sampled_from(["add", "jump", "move", "settle", "look"]), max_size=60), st.randoms())
+def test_versions_follow_their_rows_a_slice_at_a_time(steps: list[str], source: random.Random) -> None:
+    """Rows move, some are gone, others are added before the last move is carried out."""
+    versions, wanted, version = RowVersions(), list[int](), 0
+    with mock.patch.object(row_versions, "SLICE_ROWS", 3):
+        for step in steps:
+            match step:
+                case "add" | "jump":
+                    version += 1 if step == "add" else 5
+                    versions.add(len(wanted), version)
+                    wanted.append(version)
+                case "move":
+                    kept = [row for row in range(len(wanted)) if source.random() < 0.8]
+                    source.shuffle(kept)
+                    new_row = np.full(len(wanted), -1, np.int32)
+                    new_row[kept] = np.arange(len(kept))
+                    versions.move(new_row)
+                    wanted = [wanted[row] for row in kept]
+                case "settle":
+                    versions.settle_some()
+                case "look":
+                    assert [versions.version_of(row) for row in range(len(wanted))] == wanted
+        while versions.settle_some():
+            pass
+        assert [versions.version_of(row) for row in range(len(wanted))] == wanted
