@@ -103,7 +103,7 @@ def _single(client: Client, made: list[Any], pipe: Any, _: int) -> dict[str, Any
 
 
 def raise_first(results: list[Any]) -> None:
-    """Raise the first refusal among the answers to many changes."""
+    """Raise the first error among the results of many changes."""
     for result in results:
         if isinstance(result, PubSubError):
             raise result

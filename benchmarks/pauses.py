@@ -1,8 +1,9 @@
-"""The longest that a client waits for a batch while the cluster changes itself: swap, fold, epoch, resize.
+"""The longest that a client waits for a batch while the cluster changes itself.
 
-Batches are published on a schedule, at half of the quiet rate, while another client asks for one of these
-at a time; nothing else goes on. A batch's time counts from the moment at which it should have been sent. What
-a cluster answers without any of it, for as long, is the control.
+Batches are published on a schedule while another client has the cluster swap generations, fold changes into
+one, begin an epoch, grow or shrink, one of these at a time; nothing else goes on. The rate is half of what
+that cluster does at full speed just before: shards and replicas make a difference. A batch's time counts
+from the moment at which it should have been sent. The control is the longest while nothing happens.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from pubsub_cluster.client import Client
 
 FOLDED = 5_000
 """Subscriptions that a fold takes in, and that leave with the next epoch."""
-BEFORE_S, AFTER_S, CONTROL_S = 0.5, 1.0, 5.0
+FULL_SPEED_S, BEFORE_S, AFTER_S, CONTROL_S = 1.5, 0.5, 1.0, 5.0
 TIMEOUT_S = 120.0
 TARGET = "<= 50"
 
 
 class Punctual(Protocol):
-    """Whoever publishes on a schedule; `churn.Publisher` does."""
+    """Whoever publishes; `churn.Publisher` does."""
+
+    def full_speed(self, seconds: float) -> tuple[float, float]: ...
 
     def on_schedule(self, rate: float, goes_on: Callable[[], bool]) -> I8: ...
 
@@ -47,15 +50,15 @@ def _fold(client: Client, made: list[Any]) -> None:
 
 
 def _epoch(client: Client, made: list[Any]) -> None:
-    raise_first(client.unsubscribe_many([item["id"] for item in made[:FOLDED]]))
     moves = client.status()["epochs"]["moves"]
+    raise_first(client.unsubscribe_many([item["id"] for item in made[:FOLDED]]))
     await_generation(client)
     assert client.status()["epochs"]["moves"] > moves, "the dead rows are still there"
 
 
-def _resize(**wanted: int) -> Callable[[Client, list[Any]], None]:
+def _resize(shards: int, replicas: int) -> Callable[[Client, list[Any]], None]:
     def resize(client: Client, made: list[Any]) -> None:
-        client.resize(**wanted)
+        client.resize(shards, replicas)
 
     return resize
 
@@ -65,13 +68,14 @@ HAPPENINGS: dict[str, Callable[[Client, list[Any]], None]] = {
     "a swap": _swap,
     "a fold": _fold,
     "an epoch": _epoch,
-    "a replica more": _resize(replicas=3),
-    "a replica less": _resize(replicas=2),
-    "a shard more": _resize(shards=2, replicas=1),
-    "a shard less": _resize(shards=1, replicas=2),
+    "a replica more": _resize(1, 3),
+    "a replica less": _resize(1, 2),
+    "a shard more": _resize(2, 1),
+    "a shard less": _resize(1, 2),
 }
-"""By name, in this order: each finds what those before it have left. The cluster has one shard and two
-replicas, and never more workers at rest than it has processors, but for a replica more."""
+"""By name, in this order: each finds what those before it have left, at first one shard with two replicas.
+
+Other shards are as many workers as before: two, for a machine with two processors."""
 
 
 def happen(data_dir: str, workload: str, seed: int, pipe: Any) -> None:
@@ -108,7 +112,7 @@ def happenings(data_dir: str, workload: str, seed: int) -> Iterator[Any]:
 def measure_pauses(
     client: Client,
     publisher: Punctual,
-    rate: float,
+    batch: int,
     pipe: Any,
     note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, I8]:
@@ -118,8 +122,8 @@ def measure_pauses(
     ----------
     client : Client
     publisher : Punctual
-    rate : float
-        Batches per second.
+    batch : int
+        Events of a batch.
     pipe : Connection
         Of `happenings`.
     note : callable
@@ -134,8 +138,9 @@ def measure_pauses(
     await_generation(client)  # dead rows of what was measured before would come with an epoch
     for name in HAPPENINGS:
         rest(client)
+        quiet, _ = publisher.full_speed(FULL_SPEED_S)
         course = _Course(name, pipe)
-        took = publisher.on_schedule(rate, course)
+        took = publisher.on_schedule(quiet / 2 / batch, course)
         note(
             f"{name}: {course.seconds:.1f} s, longest {took.max() / 1e3:.1f} ms, "
             f"p99 {np.percentile(took, 99) / 1e3:.1f} ms of {len(took):,} batches"
