@@ -24,12 +24,12 @@ from pubsub_cluster.coordinator.packed_file import PackedFile, PackedWriter, ope
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import RESTORE_FILE, SnapshotFacts, write_snapshot
 from pubsub_cluster.coordinator.store import (
-    INSERT_GROUP,
     STORE_FILE,
     Change,
     decode_changes,
     encode_changes,
 )
+from pubsub_cluster.coordinator.store_format import INSERT_GROUP
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.coordinator.answers import Key, Reply, Waiting, change_reply
 from pubsub_cluster.coordinator.changes import ChangeDesk
+from pubsub_cluster.coordinator.origins import Recalled
 from pubsub_cluster.language.protocol import RETAINED_TOLD, Buffer, Message, Op
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class ChangeAnswers:
         self._count = coordinator.resources.count
         self._send = send
         registry, store = coordinator.registry, coordinator.store
-        self.desk = ChangeDesk(registry, store, self.answer, coordinator.retained)
+        recalled = Recalled(store, registry.answer_of)
+        self.desk = ChangeDesk(registry, store, self.answer, coordinator.retained, recalled)
 
     def submit(self, identity: bytes, message: Message, op: Op) -> Reply | None:
         """Take a request; return its answer where it is known already.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pubsub_cluster.coordinator.answers import defect
+from pubsub_cluster.coordinator.origins import Recalled, origin_of
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.retained import RetainedDesk
 from pubsub_cluster.coordinator.store import Change, ChangeStore
@@ -79,6 +80,8 @@ class ChangeDesk:
         ``answer(request_key, fields)`` sends the reply of a finished request.
     retained : RetainedDesk, optional
         Asked about new subscriptions.
+    recalled : Recalled, optional
+        Asked about requests of the lives before.
     """
 
     def __init__(
@@ -87,10 +90,12 @@ class ChangeDesk:
         store: ChangeStore,
         answer: Callable[[tuple[str, ...], dict[str, Any]], None],
         retained: RetainedDesk | None = None,
+        recalled: Recalled | None = None,
     ) -> None:
         self._registry = registry
         self._store = store
         self._retained = retained
+        self._recalled = recalled
         self._answer = answer
         self._queues: OrderedDict[bytes, deque[ChangeRequest]] = OrderedDict()
         self._request_count = self._item_count = 0
@@ -155,7 +160,8 @@ class ChangeDesk:
         identity, queue = next(iter(self._queues.items()))
         self._queues.move_to_end(identity)
         request = queue[0]
-        self._stage_slice(request)
+        if not self._recall_slice(request):
+            self._stage_slice(request)
         if request.position == len(request.items):
             queue.popleft()
             self._request_count -= 1
@@ -164,6 +170,17 @@ class ChangeDesk:
                 del self._queues[identity]
             if request.finished:
                 self._finish(request)
+
+    def _recall_slice(self, request: ChangeRequest) -> bool:
+        """Answer a slice that was made durable in a life before, if it was."""
+        if self._recalled is None:
+            return False
+        known = self._recalled.results(request.op.value, request.key[-1], request.position)
+        if not known or len(known) > len(request.items) - request.position:
+            return False
+        request.results += known
+        request.position += len(known)
+        return True
 
     def _stage_slice(self, request: ChangeRequest) -> None:
         first_result = len(request.results)
@@ -184,13 +201,16 @@ class ChangeDesk:
                 log.error("a change failed", exc_info=staged)
                 result = {"ok": False, "error": defect("the change failed", staged).error_body()}
             request.results.append(result)
-        request.position = stop
+        first_item, request.position = request.position, stop
         group: _Group | None = None
         if changes:
             group = _Group(request, first_result, len(request.results) - first_result, len(changes))
             request.outstanding += 1
             # Cannot be full: GROUPS_OUTSTANDING_MAX is below the store's bound.
-            self._groups[self._store.commit(changes)] = group
+            results = request.results[first_result:]
+            is_good = len(results) == len(changes)
+            origin = origin_of(request.op.value, request.key[-1], first_item, results, is_good)
+            self._groups[self._store.commit(changes, origin)] = group
         elif unsure and self._groups:
             group = next(reversed(self._groups.values()))
         if group is not None:

@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from pubsub_cluster.coordinator.store import (
-    INSERT_GROUP,
     UNSUBSCRIBE,
     Change,
     decode_changes,
     encode_changes,
 )
+from pubsub_cluster.coordinator.store_format import INSERT_GROUP
 from pubsub_cluster.shm.code_space import I8, U8
 from pubsub_cluster.shm.fault_points import fault_point
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.coordinator.handle_order import HandleOrder
+from pubsub_cluster.coordinator.items import shape_of
 from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
 from pubsub_cluster.coordinator.snapshots import Snapshot
@@ -101,6 +102,13 @@ class Registry:
         if row < 0:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
         return name, row, self._live_row(row, name)
+
+    def answer_of(self, change: Change) -> Answer:
+        """Return what the sender of a durable change was answered, or would have been."""
+        told: Answer = {"ok": True, "id": change.subscription_id, "handle": change.handle}
+        if change.expression is not None:
+            told |= shape_of(self._staging.form_of(change.expression))
+        return told
 
     @property
     def dead_count(self) -> int:

@@ -19,7 +19,6 @@ import os
 import queue
 import sqlite3
 import threading
-import uuid
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -29,12 +28,11 @@ from typing import NamedTuple
 import msgspec
 
 from pubsub_cluster.coordinator.marks import Marks
+from pubsub_cluster.coordinator.store_format import meta, prepare
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.shm.fault_points import fault_point
 
 STORE_FILE = "catalogue.sqlite"
-STORE_FORMAT = "2"
-FORMAT_WITHOUT_CRC = "1"
 QUEUED_GROUPS_MAX = 1_024
 BUSY_TIMEOUT_S = 5.0
 WAL_SIZE_BYTES_KEPT = 64 << 20  # readers may hold it up, and let it grow
@@ -42,16 +40,7 @@ log = logging.getLogger("pubsub_cluster.coordinator")
 SUBSCRIBE, UPDATE, UNSUBSCRIBE = 1, 2, 3
 ADDED = {SUBSCRIBE: 1, UPDATE: 0, UNSUBSCRIBE: -1}  # subscriptions, by operation
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS changes (
-    first_version INTEGER PRIMARY KEY,
-    last_version INTEGER NOT NULL,
-    body BLOB NOT NULL,
-    crc INTEGER
-);
-"""
-INSERT_GROUP = "INSERT INTO changes VALUES (?, ?, ?, ?)"
+_INSERT = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)"
 _LAST = "SELECT last_version FROM changes ORDER BY first_version DESC LIMIT 1"
 _SELECT = "SELECT body, crc FROM changes WHERE last_version > ? ORDER BY first_version"
 _SELECT_ONE = "SELECT body, crc FROM changes WHERE first_version <= ? ORDER BY first_version DESC LIMIT 1"
@@ -119,11 +108,33 @@ class Committed(NamedTuple):
     error: StoreError | None
 
 
+class Origin(NamedTuple):
+    """Where a group of changes came from.
+
+    Attributes
+    ----------
+    request : str or None
+        The operation and the request's id; None where it is not kept.
+    first_item : int
+        The first item of the request that the group is about.
+    refused : bytes or None
+        As JSON, the errors of items that were refused by their index in the group's items; None without any.
+    """
+
+    request: str | None
+    first_item: int
+    refused: bytes | None
+
+
+NO_ORIGIN = Origin(None, 0, None)
+
+
 class _Group(NamedTuple):
     group_id: int
     first_version: int
     last_version: int
     body: bytes
+    origin: Origin
 
 
 class TableEnd(NamedTuple):
@@ -166,9 +177,8 @@ class ChangeStore:
         self._thread: threading.Thread | None = None
         self._failure: StoreError | None = None  # set by the thread, cleared by `resume`
         with self._explained("opened"), contextlib.closing(self._connect()) as connection:
-            connection.executescript(_TABLES)
-            self._check_format(connection)
-            self.lineage = str(self._meta(connection, "lineage"))
+            prepare(connection)
+            self.lineage = str(meta(connection, "lineage"))
             self.end = self._end(connection)
         self._inode = os.stat(self.path).st_ino
         self.marks = Marks(data_dir)
@@ -176,7 +186,7 @@ class ChangeStore:
 
     def replay(self, after: int = 0) -> Iterator[Change]:
         """Yield every durable change behind version `after`, in version order."""
-        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+        with self.reading() as connection:
             for body, crc in connection.execute(_SELECT, (after,)):
                 changes = decode_changes(body, crc, self.path)
                 yield from [change for change in changes if change.version > after]
@@ -194,7 +204,7 @@ class ChangeStore:
         found: dict[int, bytes] = {}
         group: dict[int, bytes | None] = {}
         self._check_file()
-        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+        with self.reading() as connection:
             for version in sorted(versions):
                 if version not in group:
                     body, crc = connection.execute(_SELECT_ONE, (version,)).fetchone() or (NO_CHANGES, None)
@@ -206,8 +216,8 @@ class ChangeStore:
 
     def stored_schema(self) -> str | None:
         """Return the schema, as JSON, under which the changes were made; None for a new directory."""
-        with self._explained("read"), contextlib.closing(self._connect()) as connection:
-            return self._meta(connection, "schema")
+        with self.reading() as connection:
+            return meta(connection, "schema")
 
     @fault_point("schema.write")
     def keep_schema(self, schema_json: str) -> None:
@@ -217,7 +227,7 @@ class ChangeStore:
 
     def is_empty(self) -> bool:
         """Tell whether no change was ever made."""
-        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+        with self.reading() as connection:
             return self._end(connection).version == 0
 
     def start(self) -> None:
@@ -225,7 +235,7 @@ class ChangeStore:
         self._thread = threading.Thread(target=self._run, name="change-store", daemon=True)
         self._thread.start()
 
-    def commit(self, changes: list[Change]) -> int:
+    def commit(self, changes: list[Change], origin: Origin = NO_ORIGIN) -> int:
         """Queue a group of changes (at least one); return its number, which `poll` reports later.
 
         Raises
@@ -236,7 +246,7 @@ class ChangeStore:
         group_id = self._next_group_id
         try:
             self._groups.put_nowait(
-                _Group(group_id, changes[0].version, changes[-1].version, encode_changes(changes))
+                _Group(group_id, changes[0].version, changes[-1].version, encode_changes(changes), origin)
             )
         except queue.Full:
             raise StoreError(
@@ -336,14 +346,9 @@ class ChangeStore:
                 remedy="Nothing of this was acknowledged. Put the file back, or restart the cluster.",
             )
 
-    @staticmethod
-    def _meta(connection: sqlite3.Connection, key: str) -> str | None:
-        row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return str(row[0]) if row else None
-
     def _end(self, connection: sqlite3.Connection) -> TableEnd:
         (last,) = connection.execute(_LAST).fetchone() or (0,)
-        version, handle = (int(self._meta(connection, key) or 0) for key in ("version", "handle"))
+        version, handle = (int(meta(connection, key) or 0) for key in ("version", "handle"))
         return TableEnd(max(version, last), handle)
 
     def _check_end(self) -> None:
@@ -361,21 +366,11 @@ class ChangeStore:
             raise lost
         log.error("%s", lost)  # a loss of power may cost as much
 
-    def _check_format(self, connection: sqlite3.Connection) -> None:
-        with connection:
-            connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (STORE_FORMAT,))
-            connection.execute("INSERT OR IGNORE INTO meta VALUES ('lineage', ?)", (uuid.uuid4().hex,))
-            if self._meta(connection, "format") == FORMAT_WITHOUT_CRC:
-                connection.execute("ALTER TABLE changes ADD COLUMN crc INTEGER")
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (STORE_FORMAT,))
-        found = self._meta(connection, "format")
-        if found != STORE_FORMAT:
-            raise StoreError(
-                "the change table is of another format",
-                seen=found,
-                limit=STORE_FORMAT,
-                remedy="Start the version of pubsub-cluster that wrote this data directory.",
-            )
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection to read from; raises `StoreError` when the file cannot be read."""
+        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+            yield connection
 
     @contextlib.contextmanager
     def _explained(self, verb: str) -> Iterator[None]:
@@ -397,4 +392,5 @@ def _write(connection: sqlite3.Connection, groups: list[_Group]) -> None:
 
 @fault_point("store.insert")
 def _insert(connection: sqlite3.Connection, groups: list[_Group]) -> None:
-    connection.executemany(INSERT_GROUP, [(*group[1:], zlib.crc32(group.body)) for group in groups])
+    rows = [(*group[1:4], zlib.crc32(group.body), *group.origin) for group in groups]
+    connection.executemany(_INSERT, rows)

@@ -337,7 +337,7 @@ class StoppedStore:
         self.groups = 0
         self.reports: list[Committed] = []
 
-    def commit(self, _changes: list[Change]) -> int:
+    def commit(self, _changes: list[Change], _origin: Any) -> int:
         self.groups += 1
         return self.groups
 
