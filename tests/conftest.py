@@ -46,6 +46,15 @@ def pytest_configure() -> None:
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let the processes of pytest-xdist share the compiling, which each would do for itself as it goes."""
+    if hasattr(session.config, "workerinput"):
+        from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+        from pubsub_cluster.workers.engine import MatchEngine
+
+        MatchEngine(CatalogueReader.of(CatalogueWriter.in_memory(1))).warm_up()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests that run clusters together, in one process."""
     for item in items:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pubsub_cluster.workers import warm_up
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.kernels import _jit
 
 
@@ -41,11 +43,29 @@ def test_without_a_folder_each_compiles_for_itself(tmp_path: Path, monkeypatch: 
         pass
 
 
-@pytest.mark.parametrize("turn", [0, 1])
-def test_every_part_is_warmed_up(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever comes first."""
+def test_parts_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process is at comes last, when it is done with it or failed."""
     monkeypatch.setattr(_jit, "_FOLDER", tmp_path)
     seen: list[str] = []
-    monkeypatch.setattr(warm_up, "warm_up_encoder", lambda: seen.append("encode"))
-    warm_up.warm_up_in_turn(turn, lambda: seen.append("match"))
-    assert seen == (["match", "encode"] if turn else ["encode", "match"])
+
+    def carry_out(part: str) -> Callable[[], None]:
+        def run() -> None:
+            assert not is_free(tmp_path / f"{part}.lock")
+            seen.append(part)
+            if part == "c":
+                other.close()  # lets go of "a"
+
+        return run
+
+    with open(tmp_path / "a.lock", "wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        _jit.compile_together({part: carry_out(part) for part in "abc"})
+    assert seen == ["b", "c", "a"]
+    with _jit.compiling("a", wait=False) as is_mine:
+        assert is_mine, "it is done: there is nothing to wait for"
+
+
+def test_an_engine_warms_up_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jit, "_FOLDER", tmp_path)
+    MatchEngine(CatalogueReader.of(CatalogueWriter.in_memory(1))).warm_up()
+    assert {path.stem for path in tmp_path.glob("*.done")} == {"match", "encode", "delta", "observe"}

@@ -28,11 +28,11 @@ from pubsub_cluster.workers.delta_keyed import KeyedRows, can_be_keyed
 from pubsub_cluster.workers.dense import ColumnReader
 from pubsub_cluster.workers.flat_batch import EntryRoom
 from pubsub_cluster.workers.kernels import delta as delta_kernels
-from pubsub_cluster.workers.kernels._jit import Settled
+from pubsub_cluster.workers.kernels._jit import Settled, compile_together
 from pubsub_cluster.workers.layout_index import LayoutIndex, Observation
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.pairs import too_many_matches
-from pubsub_cluster.workers.warm_up import one_event, warm_up_in_turn
+from pubsub_cluster.workers.warm_up import one_event, warm_up_encoder
 
 EMPTY_GENERATION = 0
 
@@ -230,20 +230,26 @@ class MatchEngine:
         """Return how values find their labels in an attached layout: see `messages.AttributeLookup`."""
         return self._generations[generation].base.lookups()
 
-    def warm_up(self, turn: int = 0) -> None:
-        """Compile or load every kernel that `match` will call; `turn` is as in `warm_up_in_turn`."""
-        warm_up_in_turn(turn, self._warm_up_matching)
-
-    def _warm_up_matching(self) -> None:
+    def warm_up(self) -> None:
+        """Compile or load every kernel that `match` will call."""
         batch = EventBatch.of_raw(one_event(), self._names)
         base = LayoutIndex(self._catalogue, empty_layout(), np.ones(1, np.uint8))
-        encoded = base.encode(batch)
-        base.observe(encoded, 1)
-        base.match(encoded, 1)
-        keyed = KeyedRows(self._catalogue, base.layout, base.lookup)
-        DeltaIndex(self._catalogue, 0, self._limits, keyed).warm_up(batch, encoded)
-        no_matches = np.zeros(3, np.int64), _NONE  # of two events: one alone needs no kernel
-        self._merge(no_matches, base.row_catalogue, (_NONE, _NONE), 2, 0)
+
+        def match() -> None:
+            base.match(base.encode(batch), 1)
+
+        def match_delta() -> None:
+            keyed = KeyedRows(self._catalogue, base.layout, base.lookup)
+            DeltaIndex(self._catalogue, 0, self._limits, keyed).warm_up(batch, base.encode(batch))
+            no_matches = np.zeros(3, np.int64), _NONE  # of two events: one alone needs no kernel
+            self._merge(no_matches, base.row_catalogue, (_NONE, _NONE), 2, 0)
+
+        def observe() -> None:
+            base.observe(base.encode(batch), 1)
+
+        compile_together(
+            {"match": match, "encode": warm_up_encoder, "delta": match_delta, "observe": observe}
+        )
 
     def _attach(self, generation: int, layout: LayoutView, base_rows: int, partition_mine: U1 | None) -> None:
         mine = np.ones(len(layout.partition_cost), np.uint8) if partition_mine is None else partition_mine

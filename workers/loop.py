@@ -166,7 +166,7 @@ class WorkerLoop:
     def _warm_up(self) -> None:
         catalogue = self._catalogues.of(EMPTY_GENERATION)
         self._engine = MatchEngine(catalogue.reader, self._schema, self._limits)
-        self._engine.warm_up(turn=self._setup.counter_slot)
+        self._engine.warm_up()
         catalogue.visibility.warm_up()
 
     def _match(self, task: wire.Task) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from pubsub_cluster.shm.layout import empty_layout
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.kernels import lookup
-from pubsub_cluster.workers.kernels._jit import compiling
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
 
@@ -31,21 +29,6 @@ _ONE_ATTRIBUTE: dict[str, Any] = {
     "text_start": np.zeros(2, np.int32),
     "label_start": np.array([0, 5], np.int64),
 }
-
-
-def warm_up_in_turn(turn: int, warm_up_matching: Callable[[], None]) -> None:
-    """Warm up the encoder, and what matches, each in one process at a time.
-
-    Parameters
-    ----------
-    turn : int
-        Processes that start together share the compiling: those with an odd one begin with what matches.
-    warm_up_matching : callable
-    """
-    parts = [("encode", warm_up_encoder), ("match", warm_up_matching)]
-    for part, warm_up in parts[::-1] if turn % 2 else parts:
-        with compiling(part):
-            warm_up()
 
 
 def warm_up_encoder() -> None:

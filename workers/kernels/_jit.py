@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -94,7 +94,7 @@ numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
-def compiling(part: str) -> Iterator[None]:
+def compiling(part: str, wait: bool = True) -> Iterator[bool]:
     """Do what compiles a part of the kernels in one process at a time: those that waited load what it made.
 
     Once it has been done with this folder of compiled kernels, nobody waits any more.
@@ -103,16 +103,44 @@ def compiling(part: str) -> Iterator[None]:
     ----------
     part : str
         A name for what is compiled; fit for a file.
+    wait : bool
+        False: do not wait for a process that is at it; the block is given False then, and should do nothing.
     """
     done = _FOLDER / f"{part}.done"
     with contextlib.ExitStack() as held:
         if not done.exists():
-            with contextlib.suppress(OSError):  # without a lock each compiles for itself, as it must
+            try:
                 file = held.enter_context(open(_FOLDER / f"{part}.lock", "wb"))
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            except OSError:
+                pass  # without a lock each compiles for itself, as it must
+        yield True
         with contextlib.suppress(OSError):
             done.touch()
+
+
+def compile_together(parts: Mapping[str, Callable[[], None]]) -> None:
+    """Carry out what compiles parts of the kernels; processes that start together share them out.
+
+    Parameters
+    ----------
+    parts : mapping of str to callable
+        By name, as for `compiling`; what takes longest comes first.
+    """
+    left = dict(parts)
+    while left:
+        for part, carry_out in list(left.items()):
+            with compiling(part, wait=False) as is_mine:
+                if is_mine:
+                    carry_out()
+                    del left[part]
+        for part, carry_out in list(left.items())[:1]:  # others are at all of these
+            with compiling(part):
+                carry_out()
+            del left[part]
 
 
 # Kernels allocate nothing, so they need no reference counts (`_nrt`): with them, every call that passes a
