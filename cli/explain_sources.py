@@ -44,6 +44,21 @@ class Subject(NamedTuple):
         return f"{self.title}  ({', '.join(more)})" if more else self.title
 
 
+def sigma_form(
+    renamed: dict[str, str], logsources_file: Path | None, schema: Schema | None = None
+) -> EventForm:
+    """Return the form of log events that Sigma rules in a cluster of some schema are written for."""
+    from pubsub_cluster.language.schema import EMPTY_SCHEMA
+    from pubsub_cluster.logs.detector import EventForm
+    from pubsub_cluster.sigma_rules.events import Normaliser
+    from pubsub_cluster.sigma_rules.logsources import default_logsources
+
+    table = default_logsources()
+    if logsources_file is not None:
+        table = table.extended(logsources_file)
+    return EventForm(Normaliser(table.aliases), renamed, schema=schema or EMPTY_SCHEMA)
+
+
 class Source(Protocol):
     """Rules or subscriptions, by keys of the source's own."""
 
@@ -139,15 +154,10 @@ class ClusterSource:
     def form(self, renamed: dict[str, str], logsources_file: Path | None) -> EventForm:
         """Return the form of events as the cluster would take them."""
         from pubsub_cluster.logs.detector import EventForm
-        from pubsub_cluster.sigma_rules.events import Normaliser
-        from pubsub_cluster.sigma_rules.logsources import default_logsources
 
         if not self._is_sigma:
             return EventForm(None, renamed, schema=self.schema)
-        table = default_logsources()
-        if logsources_file is not None:
-            table = table.extended(logsources_file)
-        return EventForm(Normaliser(table.aliases), renamed, schema=self.schema)
+        return sigma_form(renamed, logsources_file, self.schema)
 
     def find(self, name: str) -> tuple[Subject, Expression]:
         """Return the subscription with an id.

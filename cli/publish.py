@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 import msgspec
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.explain_sources import sigma_form
 from pubsub_cluster.cli.instants import parse_instant
+from pubsub_cluster.cli.match import renames, rules_options
 from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Matches
     from pubsub_cluster.client.client import AnswerName
+    from pubsub_cluster.logs.detector import EventForm
 
 IDS_SHOWN_MAX = 8
 BATCH_SIZE_BYTES_MAX = 4 << 20
@@ -36,7 +40,32 @@ class Piece(NamedTuple):
     lines: list[int]
 
 
-def read_batches(file: BinaryIO, events_per_batch: int) -> Iterator[Piece]:
+def normalised_lines(lines: Iterable[bytes], form: EventForm) -> Iterator[bytes]:
+    """Return the lines of a log with their events as Sigma rules see them.
+
+    A line that is no event goes as it is, for the cluster to refuse it by its number.
+
+    Raises
+    ------
+    EventError
+        The file begins like an array.
+    """
+    from pubsub_cluster.language.errors import EventError
+
+    is_first = True
+    for line in lines:
+        try:
+            event = form.flat(line)
+            yield line if event is None else msgspec.json.encode(form.seen(event)) + b"\n"
+        except EventError as error:
+            if is_first and line.lstrip().startswith(b"["):
+                error.remedy = "A log has one JSON object a line."
+                raise
+            yield line
+        is_first = is_first and not line.strip()
+
+
+def read_batches(file: Iterable[bytes], events_per_batch: int) -> Iterator[Piece]:
     """Cut a file into batches of JSON.
 
     The file is one JSON array of events, or one event per line. A line that is not JSON is sent as it is: the
@@ -92,6 +121,9 @@ def _cut(events: Iterator[tuple[int, bytes]], events_per_batch: int) -> Iterator
 @click.option("--counts", is_flag=True, help="Only count matches, do not name them.")
 @click.option("--valid-until", metavar="INSTANT",
               help="Retain the events until then, for subscriptions that are made later.")  # fmt: skip
+@click.option("--sigma", is_flag=True,
+              help="FILE is a log: its events are normalised for Sigma rules, as `match` does.")  # fmt: skip
+@rules_options
 @cluster_options
 @json_option
 def publish(
@@ -100,12 +132,17 @@ def publish(
     events_per_batch: int,
     counts: bool,
     valid_until: str | None,
+    sigma: bool,
+    maps: tuple[str, ...],
+    map_file: Path | None,
+    logsources_file: Path | None,
     as_json: bool,
 ) -> None:
     """Publish events and print their matches.
 
     FILE (- is standard input) holds one JSON object per line, or one array of objects. Output is one line
-    per event; with --json an object per line. The exit code is 1 when an event was refused.
+    per event; with --json an object per line. The exit code is 1 when an event was refused. --map, --map-file
+    and --logsources are for logs (--sigma): the cluster has rules that `load --format sigma` read.
 
     \b
     Example:
@@ -114,8 +151,11 @@ def publish(
     """
     event_count = match_count = refused_count = 0
     until = parse_instant("--valid-until", valid_until)
+    if not sigma and (maps or map_file or logsources_file):
+        raise click.UsageError("--map, --map-file and --logsources go with --sigma")
+    lines = normalised_lines(file, sigma_form(renames(maps, map_file), logsources_file)) if sigma else file
     with connect() as client:
-        for piece in read_batches(file, events_per_batch):
+        for piece in read_batches(lines, events_per_batch):
             answer: AnswerName = "counts" if counts else "handles"
             matches = client.publish(piece.data, answer=answer, ids=not counts, valid_until=until)
             for record in event_records(matches, event_count, piece.lines):

@@ -16,9 +16,12 @@ from sigma_cases import RULE_ID, rule_text
 from test_cli_load import RecordingClient
 
 from pubsub_cluster.cli import common
+from pubsub_cluster.cli.explain_sources import sigma_form
 from pubsub_cluster.cli.main import cli
+from pubsub_cluster.cli.publish import normalised_lines
 from pubsub_cluster.client import Subscription
-from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.language.errors import EventError, PubSubError
+from pubsub_cluster.sigma_rules.events import normalise
 from pubsub_cluster.sigma_rules.rules import load_rules
 
 DETECTION = "sel:\n    a|contains: [x, y]\ncondition: sel"
@@ -157,3 +160,29 @@ def test_without_the_parser(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(builtins, "__import__", without)
     result = run(str(folder), "--dry-run")
     assert result.exit_code == 2 and "pubsub-cluster[sigma]" in result.stderr
+
+
+def test_a_log_is_published_as_match_reads_it(tmp_path: Path) -> None:
+    extra = tmp_path / "more.toml"
+    form = sigma_form({"eid": "EventID"}, None)
+    lines = [
+        b'{"EventID": 4688, "Data": {"Ok": true, "List": [1, 2]}, "Channel": "Security"}\r\n',
+        b"\n",
+        b'{"eid": 4688, "NewProcessName": "C:\\\\a.exe", "Channel": "Security"}\n',
+        b"no event\n",
+        b'{"a": {"b": 1}, "a.b": 2}',
+    ]
+    sent = list(normalised_lines(lines, form))
+    assert sent[1] == lines[1] and sent[3:] == lines[3:], "the cluster refuses them"
+    assert json.loads(sent[0]) == normalise(json.loads(lines[0]))
+    assert json.loads(sent[2]) == normalise(
+        {"EventID": 4688, **{k: v for k, v in json.loads(lines[2]).items() if k != "eid"}}
+    )
+    assert json.loads(sent[2])["EventID"] == "4688" and "eid" not in json.loads(sent[2])
+    assert "Image" in json.loads(sent[2]), "the package's aliases are there"
+    with pytest.raises(EventError, match="object") as caught:
+        list(normalised_lines([b"\n", b'[{"EventID": 1}]'], form))
+    assert "one JSON object a line" in (caught.value.remedy or "")
+    extra.write_text("{}\n")
+    wrong = CliRunner().invoke(cli, ["publish", str(extra), "--map", "a=b"])
+    assert wrong.exit_code == 2 and "go with --sigma" in wrong.output
