@@ -1,8 +1,7 @@
 """Room of the catalogue: its columns, how many of each there may be, and pages reserved step by step.
 
 The segment is sparse: its virtual size follows from `Limits.subscriptions_max` and the ratios below, its real
-size from what has been appended. Pools (all but the rows) are sized generously, since virtual size is free;
-`is_tight` tells before they end.
+size from what has been appended. Pools (all but the rows) are sized generously, since virtual size is free.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from pubsub_cluster.shm.segment import Owner
 FAMILY = "catalogue"
 RESERVE_STEP_FIRST = 1 << 13  # items; 64 KiB of an int64 column
 RESERVE_STEP_MAX = 1 << 17  # items; 1 MiB of an int64 column
-TIGHT_SHARE = 16  # a pool is tight when less than 1/16 of it is free
 FIRST_EPOCH = 1
 ROWS_PER_SUBSCRIPTION = 2  # dead rows stay until they are a third of all, and while the rest is copied
-ROWS_AHEAD = 4096  # rows for which pages are reserved before they are needed
+ROWS_AHEAD = 4096  # rows beyond those of subscriptions: for changes on their way
 # A literal, 2 * predicate + negated, and a clause are an int32; where ids and literals start is a uint32.
 ITEMS_MAX = {"predicates": 1 << 30, "clauses": (1 << 31) - 1, "id_bytes": (1 << 32) - 1, "literals": 1 << 31}
 
@@ -201,31 +199,6 @@ class CatalogueStore:
         for symbol, needed in zip(counts._fields, counts, strict=True):
             if needed > self._reserved[symbol]:
                 self._reserve(symbol, needed)
-
-    def make_room_ahead(self, counts: CatalogueCounts, row_count: int) -> None:
-        """Like `make_room` for `row_count` more rows that need as much as the rows so far, on average."""
-        rows = max(counts.rows, 1)
-        ahead = (
-            min(count + -(-count * row_count // rows), room)
-            for count, room in zip(counts, self.capacity, strict=True)
-        )
-        self.make_room(CatalogueCounts(*ahead)._replace(rows=counts.rows + row_count))
-
-    def is_tight(self, counts: CatalogueCounts) -> bool:
-        """Tell whether some pool (not the rows) is nearly full, so that new work is refused in time."""
-        return self._tight_pool(counts) is not None
-
-    def check_tight(self, counts: CatalogueCounts) -> None:
-        """Raise `LimitError` when `is_tight`."""
-        symbol = self._tight_pool(counts)
-        if symbol is not None:
-            raise _full(symbol, getattr(counts, symbol), getattr(self.capacity, symbol))
-
-    def _tight_pool(self, counts: CatalogueCounts) -> str | None:
-        for symbol, used, capacity in zip(counts._fields[1:], counts[1:], self.capacity[1:], strict=True):
-            if used > capacity - capacity // TIGHT_SHARE:
-                return symbol
-        return None
 
     def _reserve(self, symbol: str, needed: int) -> None:
         reserved = self._reserved[symbol]

@@ -24,7 +24,6 @@ from pubsub_cluster.shm.catalogue_draft import Draft, NewRow, NewRows, Slices
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue, known_items
 from pubsub_cluster.shm.catalogue_store import (
     NO_COUNTS,
-    ROWS_AHEAD,
     CatalogueColumns,
     CatalogueCounts,
     CatalogueStore,
@@ -65,8 +64,6 @@ class CatalogueWriter:
         self.columns: CatalogueColumns = store.columns
         self._counts = counts
         self._ensured = NO_COUNTS
-        self._rows_with_room = 0
-        self._is_tight = False
         self.predicates: list[Predicate] = []  # by number
         self._literals: dict[Predicate, int] = {}  # positive literal, 2 * predicate
         self._attributes: dict[str, int] = attributes or {}
@@ -112,25 +109,6 @@ class CatalogueWriter:
     def counts(self) -> CatalogueCounts:
         """Return what has been appended so far."""
         return self._counts
-
-    def check_room(self, row_count: int = 1) -> None:
-        """Raise unless `row_count` more rows of the usual kind can be appended; reserves memory for them.
-
-        Raises
-        ------
-        LimitError
-            Not that many rows left, or less than 1/16 of some other pool.
-        SegmentError
-            No shared memory left.
-        """
-        if self._is_tight:
-            self._store.check_tight(self._counts)
-        rows = self._counts.rows + row_count
-        if rows > self._rows_with_room:
-            self._store.make_room_ahead(self._counts, row_count)
-            ahead = min(max(row_count, ROWS_AHEAD), self.capacity.rows - self._counts.rows)
-            self._store.make_room_ahead(self._counts, ahead)
-            self._rows_with_room = self._counts.rows + ahead
 
     def ensure_room(self, needed: CatalogueCounts) -> None:
         """Reserve room for `needed` more items of each pool, so that a later append cannot fail.
@@ -216,7 +194,6 @@ class CatalogueWriter:
         self.predicates += draft.new_predicates
         first_row = self._counts.rows
         self._counts = counts
-        self._is_tight = self._store.is_tight(counts)
         return first_row
 
     @fault_point("catalogue.remove")
@@ -258,7 +235,6 @@ class CatalogueWriter:
         for name, values in packed.columns.items():
             getattr(self.columns, name)[: len(values)] = values
         self._counts = packed.counts
-        self._is_tight = self._store.is_tight(packed.counts)
         predicates, self._attributes, owners = known_items(self.columns, packed.counts)
         self.know_predicates(predicates)
         self.know_owners(owners)

@@ -251,11 +251,6 @@ def layout_lengths(arrays: LayoutArrays) -> dict[str, int]:
     }
 
 
-def write_layout(arrays: LayoutArrays, owner: Owner) -> FamilySegment:
-    """Copy a layout into a new shared segment; see `move_layout`."""
-    return move_layout(list(arrays), layout_lengths(arrays), arrays.generation, owner)
-
-
 @fault_point("layout.write")
 def move_layout(columns: list[Any], lengths: dict[str, int], generation: int, owner: Owner) -> FamilySegment:
     """Move a layout into a new shared segment; complete when this returns.

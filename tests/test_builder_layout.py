@@ -15,7 +15,7 @@ from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.code_space import CodeSpaces
-from pubsub_cluster.shm.layout import LayoutArrays, attach_layout, write_layout
+from pubsub_cluster.shm.layout import LayoutArrays, attach_layout, layout_lengths, move_layout
 from pubsub_cluster.shm.segment import current_owner
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.clusters import CLUSTER_ENTRIES_MAX
@@ -157,7 +157,8 @@ def test_build_is_pure_and_survives_a_segment(case: object, data: st.DataObject)
     layout = build(catalogue, sample=sample)
     for first, second in zip(layout, build(catalogue, sample=sample), strict=True):
         assert first.dtype == second.dtype and first.tobytes() == second.tobytes()
-    segment = write_layout(layout, current_owner(uuid.uuid4().hex[:8]))
+    owner = current_owner(uuid.uuid4().hex[:8])
+    segment = move_layout(list(layout), layout_lengths(layout), layout.generation, owner)
     try:
         attached = attach_layout(segment.name)
     finally:

@@ -228,15 +228,10 @@ def test_a_full_catalogue_refuses_and_changes_nothing(make: Callable[[int], Cata
     writer = make(3)
     writer.append_many([row(1, exists("a")), row(2, exists("b"))])
     before, counts = contents(writer), writer.counts()
-    writer.check_room(1)
-    for refused in (
-        lambda: writer.check_room(2),
-        lambda: writer.append_many([row(n, exists("c")) for n in (3, 4)]),
-    ):
-        with pytest.raises(LimitError) as caught:
-            refused()
-        assert caught.value.fields["limit_name"] == "subscriptions_max"
-        assert (caught.value.seen, caught.value.limit) == (4, 3)
+    with pytest.raises(LimitError) as caught:
+        writer.append_many([row(n, exists("c")) for n in (3, 4)])
+    assert caught.value.fields["limit_name"] == "subscriptions_max"
+    assert (caught.value.seen, caught.value.limit) == (4, 3)
     assert (contents(writer), writer.counts()) == (before, counts)
     assert writer.append(3, "three", "new owner", exists("c")) == 2
     reader = CatalogueReader.of(writer)
@@ -276,25 +271,21 @@ def test_no_memory_changes_nothing(owner: Owner, monkeypatch: pytest.MonkeyPatch
         raise SegmentError("no room")
 
     monkeypatch.setattr(CatalogueStore, "_reserve", refuse)
-    for refused in (writer.check_room, lambda: writer.append_many([row(1, exists("a"))])):
-        with pytest.raises(SegmentError):
-            refused()
+    with pytest.raises(SegmentError):
+        writer.append_many([row(1, exists("a"))])
     monkeypatch.undo()
     assert writer.counts() == NO_COUNTS
     assert writer.append_many([row(1, exists("b"))]) == 0
     assert CatalogueReader.of(writer).normal_form(0) == exists("b")
 
 
-def test_a_nearly_full_pool_refuses_new_work_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_pool_refuses_what_needs_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue_store, "CAPACITY_LEAST", CatalogueCounts(*[64] * 10))
     writer = CatalogueWriter.in_memory(5)
     clause = tuple(range(0, 2 * 52, 2))
     form = NormalForm(tuple(Predicate(PredicateKind.EXISTS, str(n)) for n in range(52)), (clause,))
     writer.append_many([row(1, form)])
-    writer.check_room(1)
     writer.append_many([row(2, form), row(3, form)])
-    with pytest.raises(LimitError, match="literals"):
-        writer.check_room(1)
     with pytest.raises(LimitError, match="literals"):
         writer.append_many([row(4, form)])
     assert writer.append_many([row(4, exists("0"))]) == 3  # what was accepted before still has room

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plain_clustering import DOMAIN, atoms_of, check_books, insert, make_books, nu_of, powers
 
 from pubsub_cluster.language.errors import LimitError
-from pubsub_cluster.tuner.clustering import ALWAYS, ATOMS_MAX, Clustering
+from pubsub_cluster.tuner.clustering import ATOMS_MAX, Clustering
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dynamic import CREATED, REDISTRIBUTED, REMOVED, DynamicClustering
 from pubsub_cluster.tuner.messages import Thresholds
@@ -19,6 +19,8 @@ from pubsub_cluster.tuner.messages import Thresholds
 ATTRIBUTES = 4
 NEVER = Thresholds(bm_max=1e9, b_min=0.0, rp_min=1e9)
 EAGER = Thresholds(bm_max=0.5, b_min=2.0, rp_min=4.0)
+
+EMPTY = 0  # the schema without atoms
 
 
 def atom(attribute: int, value: int) -> int:
@@ -207,7 +209,7 @@ def test_clusters_by_all_of_their_equalities_do_not_loop() -> None:
     for _ in range(3):
         assert dynamic.maintain() == []
     assert dynamic.to_repair.sum() == 2
-    assert books.schema_count[ALWAYS] == 5
+    assert books.schema_count[EMPTY] == 5
 
 
 def test_situation_2_removes_the_table_and_its_subscriptions_go_to_the_best_of_the_others() -> None:
@@ -304,7 +306,7 @@ def test_a_table_by_cell_of_one_attribute_is_a_table_and_no_slot() -> None:
     books = Clustering(np.array([1, 0], np.int32), np.array([0.2, 0.5]), np.ones(1))
     dynamic = DynamicClustering(books, thresholds=Thresholds(1.0, 0.0, 10.0))
     insert(dynamic, [(0,)] * 10)
-    assert books.schema_count[ALWAYS] == 10, "a range alone has no slot of its own"
+    assert books.schema_count[EMPTY] == 10, "a range alone has no slot of its own"
     (decision,) = dynamic.maintain()
     assert (decision.kind, decision.ways) == (CREATED, (1,))
 

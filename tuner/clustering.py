@@ -32,8 +32,6 @@ BETTER = 1.0 - 1e-9
 """A place is better when its probability is below this share: products of the same factors may differ."""
 
 NU_LEAST = 1e-12
-ALWAYS = 0
-"""The empty schema."""
 
 _ATOM_SALT, _WAY_SALT, _SIZE_SALT, _SCHEMA_SALT = 1, 2, 3, 4
 _PAD = np.iinfo(np.int64).max
