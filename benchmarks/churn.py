@@ -94,8 +94,7 @@ class Publisher:
         self._batches = batches
         self._base, self._most = base, most
         self._base_size = base_size
-        pids: Any = cluster.pids()["workers"]
-        self._workers = [psutil.Process(pid) for pid in pids]
+        self._cluster = cluster
 
     def full_speed(self, seconds: float) -> tuple[float, float]:
         """Publish for so long; return events per second and the workers' microseconds per event."""
@@ -160,7 +159,8 @@ class Publisher:
             raise WrongAnswer(f"batch {number}: matches that cannot be")
 
     def _worker_s(self) -> float:
-        return sum(sum(process.cpu_times()[:2]) for process in self._workers)
+        pids: Any = self._cluster.pids()["workers"]
+        return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
 def load(cluster: Cluster, client: Client, rules: Rules) -> dict[str, float]:
