@@ -26,6 +26,7 @@ LEAST: dict[str, float] = {
     "retained_events_max": 1,
     "retained_bytes_max": 1,
     "retained_age_s": 0.0,
+    "snapshot_after": 1,
 }
 MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
 DURABILITIES = ("full", "normal")
@@ -68,6 +69,9 @@ class ClusterConfig:
         oldest are dropped beyond it.
     retained_age_s : float
         An event is not retained for longer than this, whatever its validity.
+    snapshot_after : int
+        Changes since the last snapshot that are worth one once there are no more: half a second of a
+        restart, as it is set. While changes go on, a snapshot is due after ten times as many.
     injected_clock : bool
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
@@ -90,6 +94,7 @@ class ClusterConfig:
     retained_events_max: int = 1_000_000
     retained_bytes_max: int = 256 << 20
     retained_age_s: float = 86_400.0
+    snapshot_after: int = 10_000
     injected_clock: bool = False
     partitions: int = 64
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ from pubsub_cluster.language.errors import (
     error_from_dict,
 )
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.shm.fault_points import fault_point
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.registry import Registry
@@ -44,11 +46,8 @@ if TYPE_CHECKING:
 KEEPER_MODULE = "pubsub_cluster.coordinator.keeper"
 VERIFIER_MODULE = "pubsub_cluster.verification"  # it knows the engine, of which nothing here does
 REST_S = 2.0
-TAIL_AT_REST = 10_000
-"""Changes since the last snapshot that are worth one once there are no more: half a second of replay."""
-
-TAIL_MOST = 100_000
-"""And while they go on, or half of the live subscriptions if those are more."""
+TAIL_WHILE_CHANGING = 10
+"""While changes go on, a snapshot waits for so many times `snapshot_after`, or half of what is live."""
 
 WORK_SHARE = 10
 """Under load, a snapshot begins at the earliest when so many times its duration has passed."""
@@ -56,6 +55,7 @@ WORK_SHARE = 10
 FAILURE_PAUSE_S = 60.0
 CHECK_AFTER_S = 10.0
 JOBS_KEPT = 64
+JOB_NUMBERS = 1 << 32  # they begin anywhere: who asks for a job of a life before finds none, not another's
 JOBS_WAITING_MAX = 8
 STOP_S = 5.0
 ATTEMPTS_MAX = 4
@@ -101,7 +101,8 @@ class KeeperDesk:
         given = orjson.dumps(given_schema.to_json()).decode()
         self._given_schema = None if given_schema == EMPTY_SCHEMA else given
         self._jobs = jobs
-        self._waiting: deque[Job] = deque()
+        # What was asked for while a backup was restored is still asked for.
+        self._waiting = deque(job for job in jobs.values() if job.state == "waiting")
         self._running: Job | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
@@ -173,7 +174,8 @@ class KeeperDesk:
                 remedy="Send again after `retry_after_s`.",
                 retry_after_s=1.0,
             )
-        job = Job(max(self._jobs, default=0) + 1, kind, request, path or "", sample)
+        last = max(self._jobs, default=random.randrange(JOB_NUMBERS))
+        job = Job(last + 1, kind, request, path or "", sample)
         self._jobs[job.number] = job
         for number in list(self._jobs)[:-JOBS_KEPT]:
             del self._jobs[number]
@@ -224,10 +226,14 @@ class KeeperDesk:
         if version != self._seen[0]:
             self._seen = (version, now_s)
         tail = version - self.snapshot_version
-        if tail < TAIL_AT_REST or now_s < self._not_before_s:
+        least = self._coordinator.config.snapshot_after
+        if tail < least or now_s < self._not_before_s:
             return False
-        return now_s - self._seen[1] >= REST_S or tail >= max(TAIL_MOST, registry.live_count // 2)
+        return now_s - self._seen[1] >= REST_S or tail >= max(
+            TAIL_WHILE_CHANGING * least, registry.live_count // 2
+        )
 
+    @fault_point("keeper.spawn")
     def _start(self, job: Job, now_s: float) -> None:
         job.state, self._running, self._started_s = "running", job, now_s
         job.attempts += 1
@@ -268,6 +274,7 @@ class KeeperDesk:
             coordinator.store.marks.clock_us,
         )
 
+    @fault_point("keeper.message")
     def _finish(self, now_s: float) -> None:
         job, process = self._running, self._process
         assert job is not None and process is not None and process.stdout is not None
@@ -278,6 +285,10 @@ class KeeperDesk:
         try:
             said = orjson.loads(text)
         except orjson.JSONDecodeError:
+            if job.attempts < ATTEMPTS_MAX:  # it left nothing that counts; another one begins anew
+                log.warning("the keeper ended with status %d at a %s", process.returncode, job.kind)
+                self._again(job)
+                return
             failure = StoreError("the keeper died at its work", seen=f"exit status {process.returncode}")
             said = {"ok": False, "error": failure.to_dict()}
         if said["ok"]:
@@ -300,14 +311,17 @@ class KeeperDesk:
 
     def _failed(self, job: Job, error: dict[str, Any], now_s: float) -> None:
         if error["code"] == SegmentError.code and job.attempts < ATTEMPTS_MAX:  # a layout exchanged just now
-            job.state = "waiting"
-            self._waiting.appendleft(job)
+            self._again(job)
             return
         job.state, job.error = "failed", error
         if job.number == 0:
             log.error("%s: %s", job.kind, error_from_dict(error))
             self.damage = error
             self._not_before_s = now_s + FAILURE_PAUSE_S
+
+    def _again(self, job: Job) -> None:
+        job.state = "waiting"
+        self._waiting.appendleft(job)
 
     # ---- the end -------------------------------------------------------------------------------
 

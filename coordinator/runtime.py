@@ -334,7 +334,8 @@ class Coordinator:
                 case todo.SpawnWorker(worker_idx, delay_s, gently):
                     self.backend.spawn(worker_idx, time.monotonic() + delay_s, gently)
                 case todo.KillWorker(worker_idx):
-                    log.warning("worker %d does not answer and is killed", worker_idx)
+                    if not self.scheduler.workers[worker_idx].dismissed:  # else it starts for nothing
+                        log.warning("worker %d does not answer, or cannot go on, and is killed", worker_idx)
                     self.backend.kill(worker_idx)
                 case todo.WorkerGone(worker_idx):
                     self.backend.forget(worker_idx)

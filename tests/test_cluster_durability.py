@@ -11,13 +11,13 @@ import pytest
 from clusters import wait_until
 
 from pubsub_cluster import Client, Cluster
-from pubsub_cluster.coordinator import keeping
+from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.store import STORE_FILE
 from pubsub_cluster.language.errors import StoreError
 
 KEEPER_WAIT_S_MAX = 180.0  # it has the lowest priority of all
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
-COUNT = keeping.TAIL_AT_REST + 200
+COUNT = ClusterConfig.snapshot_after + 200
 
 
 def matched(client: Client, value: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ import pytest
 from pubsub_cluster.coordinator.backup import exchange, prepare_restore, write_backup
 from pubsub_cluster.coordinator.compaction import compact, live_changes
 from pubsub_cluster.coordinator.keeper import KeeperTask
+from pubsub_cluster.coordinator.keeping import ATTEMPTS_MAX, Job, KeeperDesk
 from pubsub_cluster.coordinator.packed_file import PACKED_FORMAT, PackedWriter, opened
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import (
@@ -30,7 +33,7 @@ from pubsub_cluster.coordinator.snapshots import (
     write_snapshot,
 )
 from pubsub_cluster.coordinator.store import STORE_FILE, Change, ChangeStore
-from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.language.errors import ProtocolError, StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
@@ -384,3 +387,44 @@ def test_a_restore_may_be_killed_at_any_instant(
     assert contents(again) == (backed_up if instant == "after.restore.exchange" else contents(registry))
     assert again.next_handle == registry.next_handle
     assert not (data_dir / RESTORE_FILE).exists()
+
+
+def desk_at_work() -> KeeperDesk:
+    """A desk whose keeper needs no process: `dies` ends it."""
+    return KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, {})  # type: ignore[arg-type]
+
+
+def dies(desk: KeeperDesk) -> None:
+    """The keeper takes the first task and is killed at it."""
+    job = desk._waiting.popleft()
+    job.attempts += 1
+    desk._running = job
+    desk._process = SimpleNamespace(stdout=io.BytesIO(), returncode=-9)  # type: ignore[assignment]
+    desk._finish(1.0)
+
+
+def test_a_task_whose_keeper_died_is_begun_anew_a_few_times() -> None:
+    desk = desk_at_work()
+    job = desk.submit("backup", "r1", "/a/file")
+    for _ in range(ATTEMPTS_MAX - 1):
+        dies(desk)
+        assert job.state == "waiting" and list(desk._waiting) == [job]
+    dies(desk)
+    assert job.state == "failed" and job.error is not None and "died" in job.error["condition"]
+    assert not desk._waiting
+
+
+def test_what_was_asked_for_before_a_restore_is_done_after_it() -> None:
+    jobs: dict[int, Job] = {}
+    before = KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, jobs)  # type: ignore[arg-type]
+    job = before.submit("backup", "r1", "/a/file")
+    after = KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, jobs)  # type: ignore[arg-type]
+    assert list(after._waiting) == [job]
+
+
+def test_a_job_of_a_life_before_is_not_taken_for_one_of_this() -> None:
+    before, after = desk_at_work(), desk_at_work()
+    mine = before.submit("backup", "r1", "/a/file")
+    after.submit("backup", "r2", "/another/file")
+    with pytest.raises(ProtocolError, match="no such job"):
+        after.job(mine.number)
