@@ -44,6 +44,7 @@ BACKUP_KIND = "backup"
 _GROUP = "changes-"
 
 
+@fault_point("backup.write")
 def write_backup(connection: sqlite3.Connection, task: KeeperTask, found: LiveChanges) -> dict[str, Any]:
     """Write the live changes up to ``task.version`` to ``task.path``; return what is in it.
 
@@ -75,6 +76,7 @@ def _groups(file: PackedFile) -> Iterator[tuple[bytes, list[Change]]]:
         yield body, decode_changes(body, None, file.path)
 
 
+@fault_point("restore.prepare")
 def prepare_restore(task: KeeperTask) -> dict[str, Any]:
     """Check the backup at ``task.path`` in every respect; lay out what `exchange` needs.
 
@@ -127,6 +129,7 @@ def _taken_over(file: PackedFile, schema_text: str, limits: Limits) -> tuple[Cat
     return catalogue, registry
 
 
+@fault_point("restore.copy")
 def _copy(file: PackedFile, path: Path, lineage: str) -> None:
     with PackedWriter(path, BACKUP_KIND) as copy:
         for name in file.names():

@@ -26,6 +26,7 @@ from pubsub_cluster.shm.catalogue_copy import Renumbered
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
 from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
@@ -75,6 +76,7 @@ class EpochDesk:
         self.moves = 0
         self.last: dict[str, Any] = {}
 
+    @fault_point("epoch.begin")
     def begin(self, built: wire.Built) -> list[Instruction]:
         """Take a generation over a copy of the catalogue; the scheduler knows it and holds it."""
         self._build = built
@@ -116,6 +118,7 @@ class EpochDesk:
         except Exception as error:
             return self._give_up(error)
 
+    @fault_point("epoch.finish")
     def _finish(self, move: CatalogueMove) -> list[Instruction]:
         started_s = perf_counter()
         old = self._registry.catalogue

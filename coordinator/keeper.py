@@ -28,6 +28,7 @@ from pubsub_cluster.coordinator.store import BUSY_TIMEOUT_S, STORE_FILE
 from pubsub_cluster.language.errors import PubSubError, StoreError
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import leave, tie_to_parent
 
 NICENESS = 10
@@ -95,6 +96,7 @@ def table(path: Path) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
+@fault_point("keeper.task")
 def do(task: KeeperTask) -> dict[str, Any]:
     """Carry a task out; return what is to be told of it."""
     match task.kind:
@@ -185,9 +187,14 @@ def main(do: Callable[[KeeperTask], dict[str, Any]] = do, argv: list[str] | None
             remedy="Free some disk space, or give another path.",
         )
         body = {"ok": False, "error": wrapped.to_dict()}
-    sys.stdout.buffer.write(orjson.dumps(body) + b"\n")
-    sys.stdout.buffer.flush()
+    _say(orjson.dumps(body) + b"\n")
     return 0
+
+
+@fault_point("keeper.send")
+def _say(text: bytes) -> None:
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.shm.fault_points import fault_point
 
 MARKS_FILE = "marks"
 MARKS_SIZE_BYTES = 4_096
@@ -79,6 +80,7 @@ class Marks:
         """The last change that is known to be durable."""
         return self._get(_VERSION)
 
+    @fault_point("marks.write")
     def committed(self, version: int) -> None:
         """Remember what has become durable; from one thread."""
         self._words[_VERSION] = version

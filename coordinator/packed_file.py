@@ -63,6 +63,7 @@ class PackedWriter:
         self._file.close()
         self._part.unlink(missing_ok=True)
 
+    @fault_point("packed.add")
     def add(self, name: str, column: npt.NDArray[Any]) -> None:
         """Append a column."""
         array = np.ascontiguousarray(column)
@@ -88,10 +89,14 @@ class PackedWriter:
         crc = zlib.crc32(contents)
         self._file.write(_TAIL.pack(start, len(contents), crc, PACKED_FORMAT, END_MAGIC))
         size_bytes = self._file.tell()
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._synchronise()
         put_in_place(self._part, self._path)
         return size_bytes
+
+    @fault_point("packed.sync")
+    def _synchronise(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def _begin(self) -> None:
         self._file.write(bytes(-self._file.tell() % ALIGN_BYTES))
@@ -101,7 +106,12 @@ class PackedWriter:
 def put_in_place(part: Path, path: Path) -> None:
     """Give a complete file its name, durably."""
     os.replace(part, path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    _synchronise_names(path.parent)
+
+
+@fault_point("packed.names")
+def _synchronise_names(folder: Path) -> None:
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

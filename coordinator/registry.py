@@ -231,6 +231,7 @@ class Registry:
         """Forget everything staged: the store could not keep it."""
         self._staging.forget(self.version)
 
+    @fault_point("snapshot.take_over")
     def take_over(self, snapshot: Snapshot, go_on: Callable[[], bool] = lambda: True) -> None:
         """Start from a snapshot; `replay` what came after it. Only while the catalogue is empty.
 

@@ -122,6 +122,7 @@ class Resources:
         self.count = self.counters.writer(0)
         self._write_facts()
 
+    @fault_point("seat.take")
     def take_seats(self, count: int) -> list[int]:
         """Return so many indices for new workers; each has its result slots.
 
@@ -153,6 +154,7 @@ class Resources:
             raise
         return seats
 
+    @fault_point("seat.give")
     def give_seat(self, worker_idx: int) -> None:
         """Take back what a worker had that is gone for good."""
         slots = self.results.pop(worker_idx, None)
@@ -203,6 +205,7 @@ class Resources:
         """Give everything back."""
         self._undo.close()
 
+    @fault_point("lock.take")
     def _lock(self) -> None:
         path = self.data_dir / LOCK_FILE
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

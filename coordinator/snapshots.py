@@ -128,6 +128,7 @@ def oldest_version(data_dir: Path, lineage: str) -> int | None:
     return int(mine[-1].name.partition("-")[0]) if mine else None
 
 
+@fault_point("snapshot.foreign")
 def remove_foreign(data_dir: Path, lineage: str) -> None:
     """Take away what was half written or restored, and snapshots of another lineage: their table is gone."""
     for path in data_dir.glob(f"{RESTORE_FILE}*"):
@@ -161,6 +162,7 @@ def newest_snapshot(data_dir: Path, lineage: str, schema: str, end: int) -> Iter
     yield None
 
 
+@fault_point("snapshot.read")
 def _read(file: PackedFile) -> Snapshot:
     facts = file.facts
     if facts["layout"] != layout_version("catalogue"):

@@ -12,6 +12,7 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_copy import Renumbered, copy_live_rows
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
 from pubsub_cluster.shm.family import FamilySegment
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import Owner
 
 MOVED_FAMILY = "moved"
@@ -54,6 +55,7 @@ class Catalogues:
         self._readers.pop(name, None)
 
 
+@fault_point("epoch.write")
 def write_epoch(
     catalogue: CatalogueReader,
     counts: CatalogueCounts,
@@ -91,6 +93,7 @@ def write_epoch(
     return Epoch(CatalogueReader(store.family), made, store.family.name, moved)
 
 
+@fault_point("epoch.numbers")
 def _write_numbers(numbers: Renumbered, epoch: int, owner: Owner) -> str:
     lengths = {f"old_{name}": len(array) for name, array in numbers._asdict().items()}
     family = FamilySegment.create(MOVED_FAMILY, lengths, epoch, owner)

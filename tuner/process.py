@@ -75,23 +75,29 @@ class TunerLoop:
             if is_idle:
                 self._say(wire.TunerHeartbeat())
                 continue
-            message = wire.decode_to_tuner(self._socket.recv())
-            match message:
-                case wire.TunerSetup():
-                    self._configure(message)
-                case wire.Sample():
-                    self._sample(message)
-                case wire.Tune(thresholds, is_frozen):
-                    self._thresholds, self._is_frozen = thresholds, is_frozen
-                case wire.Fold():
-                    self._fold(message)
-                    give_back_memory()
-                case wire.DropCatalogue(segment):
-                    self._catalogues.drop(segment)
-                    give_back_memory()
-                case wire.TunerShutdown():
-                    self._context.destroy(linger=0)
-                    return 0
+            if not self._take(wire.decode_to_tuner(self._socket.recv())):
+                self._context.destroy(linger=0)
+                return 0
+
+    @fault_point("tuner.message")
+    def _take(self, message: wire.ToTuner) -> bool:
+        """Do what a message says; return False when it says to leave."""
+        match message:
+            case wire.TunerSetup():
+                self._configure(message)
+            case wire.Sample():
+                self._sample(message)
+            case wire.Tune(thresholds, is_frozen):
+                self._thresholds, self._is_frozen = thresholds, is_frozen
+            case wire.Fold():
+                self._fold(message)
+                give_back_memory()
+            case wire.DropCatalogue(segment):
+                self._catalogues.drop(segment)
+                give_back_memory()
+            case wire.TunerShutdown():
+                return False
+        return True
 
     def _configure(self, setup: wire.TunerSetup) -> None:
         self._setup = setup

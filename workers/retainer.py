@@ -25,6 +25,7 @@ from pubsub_cluster.language.normalise import normalise
 from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.text_form import parse_text
+from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, leave, take_turns, tie_to_parent
 from pubsub_cluster.workers import retained_messages as wire
 from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json
@@ -135,29 +136,38 @@ class RetainerLoop:
         """Serve until told to stop."""
         self._say(wire.RetainerHello(os.getpid()))
         while True:
-            if self._socket.poll(0 if self._questions else int(HEARTBEAT_S * 1_000)):
-                match wire.decode_to_retainer(self._socket.recv()):
-                    case wire.RetainerSetup() as setup:
-                        self._configure(setup)
-                    case wire.Retain() as batch:
-                        self._retain(batch)
-                    case wire.Ask() as asked:
-                        self._questions.append(Question(asked, time.monotonic() + ANSWER_S_MAX))
-                    case wire.Now(now_us):
-                        self._events.tick(now_us)
-                    case wire.RetainerShutdown():
-                        self._context.destroy(linger=0)
-                        return 0
+            is_idle = not self._socket.poll(0 if self._questions else int(HEARTBEAT_S * 1_000))
+            if not is_idle and not self._take(wire.decode_to_retainer(self._socket.recv())):
+                self._context.destroy(linger=0)
+                return 0
             if self._questions:
                 self._work()
             if time.monotonic() - self._told_at_s >= HEARTBEAT_S:
                 self._beat()
 
+    @fault_point("retainer.message")
+    def _take(self, message: wire.ToRetainer) -> bool:
+        """Do what a message says, or put it in line; return False when it says to leave."""
+        match message:
+            case wire.RetainerSetup() as setup:
+                self._configure(setup)
+            case wire.Retain() as batch:
+                self._retain(batch)
+            case wire.Ask() as asked:
+                self._questions.append(Question(asked, time.monotonic() + ANSWER_S_MAX))
+            case wire.Now(now_us):
+                self._events.tick(now_us)
+            case wire.RetainerShutdown():
+                return False
+        return True
+
+    @fault_point("retainer.configure")
     def _configure(self, setup: wire.RetainerSetup) -> None:
         limits, schema = Limits(**setup.limits), Schema.from_json(setup.schema)
         self._events = RetainedEvents(schema, limits, setup.events_max, setup.size_bytes_max, setup.age_us)
         self._answering = Answering(schema, limits, self._events)
 
+    @fault_point("retainer.retain")
     def _retain(self, given: wire.Retain) -> None:
         moment = (given.version, given.accepted_us, given.valid_until)
         try:
@@ -167,6 +177,7 @@ class RetainerLoop:
             log.warning("batch not retained: %s", error)
         self._say(wire.Retained(self._events.counts))
 
+    @fault_point("retainer.work")
     def _work(self) -> None:
         question = self._questions.popleft()
         self._answering.work(question, time.monotonic() + SLICE_S)
@@ -180,6 +191,7 @@ class RetainerLoop:
         if hasattr(self, "_events"):
             self._say(wire.RetainerHeartbeat(self._events.counts))
 
+    @fault_point("retainer.send")
     def _say(self, message: wire.FromRetainer) -> None:
         self._socket.send(wire.encode(message))
 

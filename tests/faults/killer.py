@@ -21,24 +21,51 @@ from pubsub_cluster.language.errors import PubSubError, StartError
 from pubsub_cluster.shm.owner import list_segments
 
 WORKER, TUNER, COORDINATOR = "worker", "tuner", "coordinator"
-_MODULES = {WORKER: b"workers.process", TUNER: b"tuner.process"}
+RETAINER, KEEPER = "retainer", "keeper"
+_MODULES = {
+    WORKER: b"workers.process",
+    TUNER: b"tuner.process",
+    RETAINER: b"workers.retainer",
+    KEEPER: b"coordinator.keeper",
+}
+_KEEPING = (
+    "keeper.task keeper.send packed.add packed.sync packed.finish packed.rename packed.names "
+    "snapshot.write snapshot.prune compaction.write compaction.replace backup.write"
+)
 POINTS = {
     WORKER: (
         "worker.message worker.send page.write layout.attach",
         "worker.configure worker.message worker.send layout.attach",
     ),
-    TUNER: ("tuner.sample tuner.fold tuner.send layout.write", "tuner.send tuner.fold layout.write"),
+    TUNER: (
+        "tuner.sample tuner.fold tuner.message tuner.send layout.write epoch.write epoch.numbers",
+        "tuner.message tuner.send tuner.fold layout.write",
+    ),
+    RETAINER: (
+        "retainer.message retainer.send retainer.retain retainer.work",
+        "retainer.configure retainer.message retainer.send",
+    ),
+    KEEPER: (_KEEPING, _KEEPING),
     COORDINATOR: (
         "store.insert store.write store.report catalogue.apply catalogue.append catalogue.remove slab.write "
-        "child.send child.message client.send client.message page.read segment.unlink epoch.built",
-        "store.replay segment.sweep segment.create facts.write child.spawn catalogue.append child.message",
+        "child.send child.message client.send client.message page.read segment.unlink "
+        "epoch.built epoch.begin epoch.finish marks.write keeper.spawn keeper.message child.spawn seat.take "
+        "seat.give",
+        "lock.take segment.sweep segment.create seat.take facts.write child.spawn child.message "
+        "snapshot.foreign snapshot.read snapshot.take_over store.replay catalogue.append",
     ),
 }
 """By kind: the names of instants while it serves, and (second) those of a start."""
+RESTORE_POINTS = {
+    KEEPER: "restore.prepare restore.copy packed.sync packed.rename snapshot.write keeper.send",
+    COORDINATOR: "keeper.message restore.write restore.exchange snapshot.foreign snapshot.read client.send",
+}
+SHAPES = ((1, 1), (2, 1), (1, 2))
 POINT_WAIT_S = 4.0
-NUDGE_AFTER_S = 0.3  # without a death by then the tuner is asked for a generation: many instants need one
+NUDGE_AFTER_S = 0.1  # without a death by then what many instants need is asked for
 DEATH_WAIT_S = 5.0
 STARTS_MAX = 20
+RESTORE_S_MAX = 10.0
 
 
 class Killer:
@@ -72,7 +99,9 @@ class Killer:
             done = self._at_point(self._point(POINTS[kind][0]), kind)
         else:
             done = self._now(kind)
-            if done and chance < 0.6 and kind != COORDINATOR:  # and its successor while it starts
+            if (
+                done and chance < 0.6 and kind in (WORKER, TUNER, RETAINER)
+            ):  # and its successor while it starts
                 self._at_point(self._point(POINTS[kind][1]), kind)
         if done and kind == COORDINATOR:
             self._bring_back()
@@ -102,13 +131,47 @@ class Killer:
             time.sleep(0.002)
             if not nudged and time.monotonic() > start_s + NUDGE_AFTER_S:
                 nudged = True
-                with suppress(PubSubError), self.cluster.client(timeout_s=1.0) as client:
-                    client.tune_now()
+                self._nudge(point.partition(".")[2])
         with suppress(FileNotFoundError):
             path.unlink()
             return False
         self.kills[kind] += 1
         self.named[point] += 1
+        return True
+
+    def _nudge(self, name: str) -> None:
+        """Have the cluster do something that passes by an instant."""
+        with suppress(PubSubError), self.cluster.client(timeout_s=1.0) as client:
+            if name in ("child.spawn", "seat.take", "seat.give"):
+                client.resize(*self._draw.choice(SHAPES), wait=False)
+            elif name.partition(".")[0] in ("keeper", "packed", "backup"):
+                client.backup(self.cluster.data_dir.parent / "nudged.backup", timeout_s=0.0)
+            else:
+                client.tune_now()
+
+    def restore(self, path: Path) -> bool:
+        """Restore a backup, killing somebody at it; bring the cluster back; return whether anybody died."""
+        kind = self._draw.choice((KEEPER, COORDINATOR))
+        name = self._point(RESTORE_POINTS[kind])
+        point = self._points_dir / name
+        point.touch()
+        deadline_s = time.monotonic() + RESTORE_S_MAX
+        try:
+            with self.cluster.client(timeout_s=1.0) as client:
+                client.restore(path, timeout_s=0.0)
+        except PubSubError:
+            pass  # it goes on
+        process = self.cluster._process
+        assert process is not None
+        while point.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.002)
+        with suppress(FileNotFoundError):
+            point.unlink()
+            return False
+        self.kills[kind] += 1
+        self.named[name] += 1
+        if kind == COORDINATOR:
+            self._bring_back()
         return True
 
     def _coordinator_pid(self) -> int:

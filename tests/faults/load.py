@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from catalogue_model import Answer, CatalogueModel, owner_of, rows_of_owner
+from killer import COORDINATOR, KEEPER, RETAINER, SHAPES, WORKER
+from retained_model import RetainedModel
 
 from pubsub_cluster.client import Client
 from pubsub_cluster.client.changes import results_of
@@ -41,10 +43,13 @@ LISTENED_OWNER = "owner0"
 IDS_PER_CHURNER = 150
 CHANGES_PER_REQUEST_MAX = 40
 IN_FLIGHT = 4
+KILL_SEEN_S = 3.0
 ANSWERS_REMEMBERED = 20_000
 ANSWERS_WAITING_MAX = 200
 RESIZE_PAUSE_S_MAX = 12.0
-SHAPES = ((1, 1), (2, 1), (1, 2))
+RETAINED_SHARE = 0.3
+RETAINED_S = 8.0
+BACKUP_PAUSE_S_MAX = 6.0
 
 
 class _Sent(NamedTuple):
@@ -55,6 +60,7 @@ class _Sent(NamedTuple):
     events: npt.NDArray[np.int64]
     kills_before: int
     life: str
+    valid_until: int | None
 
 
 @dataclass
@@ -70,24 +76,33 @@ class Load:
     pause_s : float
         Of a publisher between batches, of a churner between requests: a machine has other work too.
     counts : Counter
-    worker_kills : callable
-        How many workers were killed so far: a batch may be refused as poison only when two were meanwhile.
+    kills : dict of str to int
+        By kind, so far: a batch may be refused as poison only when two workers were killed meanwhile, and
+        retained events go with the retainer or the coordinator only.
     """
 
     data_dir: Path
     model: CatalogueModel
     expressions: list[str]
     events: list[dict[str, Any]]
-    worker_kills: Callable[[], int]
+    kills: Mapping[str, int]
     pause_s: float = 0.03
     counts: Counter[str] = field(default_factory=Counter)
     stopping: threading.Event = field(default_factory=threading.Event)
+    retained: RetainedModel = field(init=False)
     _answers: deque[Answer] = field(default_factory=deque)
     _told: deque[tuple[float, Notification]] = field(default_factory=deque)
     _owner_rows: dict[tuple[str, str], tuple[Answer, dict[int, set[str]]]] = field(default_factory=dict)
     _heard: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
     _threads: list[threading.Thread] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.retained = RetainedModel(self.model, self.count, self._lives)
+
+    def _lives(self) -> int:
+        """Count the deaths that cost retained events."""
+        return self.kills[COORDINATOR] + self.kills[RETAINER]
 
     def start(self, publishers: int, churners: int, seed: int, with_resizes: bool) -> None:
         """Start the threads."""
@@ -96,6 +111,7 @@ class Load:
         jobs += [(self._churn, (idx, random.Random(f"c{idx}-{seed}"))) for idx in range(churners)]
         if with_resizes:
             jobs.append((self._resize, (random.Random(f"r-{seed}"),)))
+        jobs.append((self._back_up, (random.Random(f"b-{seed}"),)))
         for job, arguments in jobs:
             thread = threading.Thread(target=self._guarded, args=(job, arguments), daemon=True)
             thread.start()
@@ -121,6 +137,7 @@ class Load:
             self.counts["answers judged"] += 1
             self.counts["events judged"] += len(answer.events)
         self._judge_notifications()
+        self.retained.settle()
 
     @property
     def waiting(self) -> int:
@@ -151,11 +168,18 @@ class Load:
                 events = np.array([draw.randrange(len(self.events)) for _ in range(size)], np.int64)
                 batch_id = f"{number}-{sent}"
                 sent += 1
+                retained = draw.random() < RETAINED_SHARE
+                valid_until = int((time.time() + RETAINED_S) * 1e6) if retained else None
+                told = self.retained.about_to_publish(publisher, batch_id, events, valid_until)
                 pending = client.publish_soon(
-                    [self.events[idx] for idx in events.tolist()], ids=True, batch_id=batch_id
+                    [self.events[idx] for idx in events.tolist()],
+                    ids=True,
+                    batch_id=batch_id,
+                    valid_until=told,
                 )
                 life = client.hello()["life"]
-                under_way.append(_Sent(pending, batch_id, events, self.worker_kills(), life))
+                sent_now = _Sent(pending, batch_id, events, self.kills[WORKER], life, valid_until)
+                under_way.append(sent_now)
                 if len(under_way) >= IN_FLIGHT:
                     self._take(client, under_way.popleft(), draw.random() < 0.05)
                 client.receive(self.pause_s * draw.random() * 2)
@@ -168,13 +192,15 @@ class Load:
         try:
             matches = sent.pending.result()
         except PoisonBatchError:
-            if self.worker_kills() - sent.kills_before < 2:
+            if self.kills[WORKER] - sent.kills_before < 2:
                 self.model.breach(f"batch {sent.batch_id} is poison although no two workers died meanwhile")
             self.count("batches refused after two deaths")
             return
         except PubSubError as error:
             self.model.breach(f"batch {sent.batch_id} of {client.publisher} was not answered: {error}")
             return
+        if sent.valid_until is not None:
+            self.retained.answered(client.publisher, sent.batch_id)
         answer = self._answered(client, sent, matches, sent.pending._request.crossed_lives or again)
         self.count("batches sent to two lives", sent.pending._request.crossed_lives)
         with self._lock:
@@ -207,7 +233,7 @@ class Load:
         """Within one life the same batch id gives the same answer; after a restart it is matched afresh."""
         events = [self.events[idx] for idx in sent.events.tolist()]
         try:
-            matches = client.publish(events, ids=True, batch_id=sent.batch_id)
+            matches = client.publish(events, ids=True, batch_id=sent.batch_id, valid_until=sent.valid_until)
         except PoisonBatchError:
             self.count("batches refused after two deaths")
             return
@@ -255,6 +281,7 @@ class Load:
                 items = [{**item, "owner": owner_of(str(item["id"]))} for item in items]
             body = {"items": items}
         session = client._session
+        asked = self.retained.moment()
         try:
             request = session.send(op, body)
             reply = session.wait(request)
@@ -275,6 +302,8 @@ class Load:
                 continue
             live[name] = one
             if op is Op.SUBSCRIBE and not isinstance(result, PubSubError):
+                self.retained.judge(one, result.get("retained"), asked)
+            if op is Op.SUBSCRIBE and not isinstance(result, PubSubError):
                 self.model.handle_given(name, int(result["handle"]))
 
     # ---- the operator --------------------------------------------------------------------------
@@ -289,6 +318,22 @@ class Load:
                     self.count("resizes")
                 except ClusterError:
                     self.count("resizes refused")  # the last one is not over
+
+    def _back_up(self, draw: random.Random) -> None:
+        """Back up now and then; it fails only when a coordinator, or several keepers, died meanwhile."""
+        path = self.data_dir.parent / "under_load.backup"
+        with Client(self.data_dir, timeout_s=PATIENCE_S) as client:
+            _wait_for_cluster(client)
+            while not self.stopping.wait(draw.random() * BACKUP_PAUSE_S_MAX):
+                before = self.kills[COORDINATOR], self.kills[KEEPER]
+                try:
+                    client.backup(path, timeout_s=PATIENCE_S)
+                    self.count("backups")
+                except PubSubError as error:
+                    self.count("backups failed")
+                    self.stopping.wait(KILL_SEEN_S)  # until the killer has counted
+                    if self.kills[COORDINATOR] == before[0] and self.kills[KEEPER] < before[1] + 2:
+                        self.model.breach(f"a backup failed although nobody died: {error}")
 
     # ---- the listener --------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from catalogue_model import (
     random_expressions,
     truth_of,
 )
-from killer import COORDINATOR, TUNER, WORKER, Killer
+from killer import COORDINATOR, KEEPER, RETAINER, TUNER, WORKER, Killer
 from load import PATIENCE_S, Load
 
 from pubsub_cluster import Cluster
@@ -46,7 +46,10 @@ from pubsub_cluster.shm.fault_points import VARIABLE
 from pubsub_cluster.shm.owner import list_segments
 
 BREACHES_SHOWN = 20
+SNAPSHOT_AFTER = 50  # changes at rest; ten times as many under load: every few seconds
+RESTORES = 4
 KILLS_WANTED = {WORKER: 500, COORDINATOR: 100, TUNER: 100}
+KINDS = (WORKER, TUNER, COORDINATOR, RETAINER, KEEPER)
 COUNTS_SHOWN = (
     "batches answered",
     "events judged",
@@ -55,6 +58,10 @@ COUNTS_SHOWN = (
     "batches sent to two lives",
     "batches refused after two deaths",
     "resizes",
+    "backups",
+    "retained events found",
+    "retained events lost, said",
+    "restores killed",
     "answers in doubt, settled",
     "notifications judged",
     "notifications repeated",
@@ -62,7 +69,7 @@ COUNTS_SHOWN = (
 START_S_MAX = 300.0  # a first start compiles the kernels
 SILENCE_S_MAX = 60.0  # where a machine is busy, a worker may be silent for long without hanging
 PROGRESS_BATCHES = 4  # answered between two kills, mostly; else nothing would be under load
-HURRY = 0.3  # of the kills come without waiting for that
+HURRY = 0.5  # of the kills come without waiting for that
 CLIENT_SILENCE_S = (
     0.5  # a client asks after this silence instead of two seconds: more restarts fit into a run
 )
@@ -92,7 +99,7 @@ class Outcome:
 
     def line(self) -> str:
         """Return the one line of counts."""
-        kills = ", ".join(f"{self.kills[kind]} {kind}s" for kind in (WORKER, TUNER, COORDINATOR))
+        kills = ", ".join(f"{self.kills[kind]} {kind}s" for kind in KINDS)
         counts = ", ".join(f"{self.counts[name]:,} {name}" for name in COUNTS_SHOWN)
         return (
             f"faults: {self.seconds:.0f} s, seed {self.seed}; killed {kills} ({self.named.total()} at "
@@ -103,7 +110,7 @@ class Outcome:
 def endless(draw: random.Random) -> Iterator[str]:
     """Yield whom to kill, without end."""
     while True:
-        yield draw.choices((WORKER, TUNER, COORDINATOR), (6, 2, 2))[0]
+        yield draw.choices((WORKER, TUNER, COORDINATOR, RETAINER, KEEPER), (6, 2, 2, 1, 1))[0]
 
 
 def by_counts(draw: random.Random, killer: Killer, wanted: dict[str, int]) -> Iterator[str]:
@@ -113,7 +120,8 @@ def by_counts(draw: random.Random, killer: Killer, wanted: dict[str, int]) -> It
         left = {kind: number for kind, number in left.items() if number > 0}
         if not left:
             return
-        yield draw.choices(list(left), list(left.values()))[0]
+        others = sum(left.values()) / 10  # the retainer and the keeper have no number
+        yield draw.choices([*left, RETAINER, KEEPER], [*left.values(), others, others])[0]
 
 
 def run(
@@ -125,6 +133,7 @@ def run(
     publishers: int = 2,
     churners: int = 2,
     with_resizes: bool = True,
+    with_restores: bool = True,
 ) -> Outcome:
     """Run a cluster under load and kill; either for some time or until so many kills are done."""
     draw = random.Random(seed)
@@ -138,10 +147,15 @@ def run(
     expressions, events = random_expressions(draw, EXPRESSIONS), random_events(draw, EVENTS)
     model = CatalogueModel(truth_of(expressions, events), outcome.breaches)
     cluster = Cluster(
-        base / "data", shards=shards, replicas=replicas, retune_interval_s=1.0, start_timeout_s=300.0
+        base / "data",
+        shards=shards,
+        replicas=replicas,
+        retune_interval_s=1.0,
+        start_timeout_s=300.0,
+        snapshot_after=SNAPSHOT_AFTER,
     )
     killer = Killer(cluster, points_dir, draw, model.breach)
-    load = Load(base / "data", model, expressions, events, lambda: killer.kills[WORKER])
+    load = Load(base / "data", model, expressions, events, killer.kills)
     try:
         cluster.start()
         load.start(publishers, churners, seed, with_resizes)
@@ -152,6 +166,8 @@ def run(
         if load.waiting:
             model.breach(f"{load.waiting} answers could not be judged: some changes were never settled")
         _judge_the_end(cluster, model, load)
+        if with_restores:
+            _restore_and_judge(cluster, killer, model, load, base / "at_the_end.backup")
         cluster.stop()
         cluster.start()  # what was acknowledged is there without any kill, too
         _judge_the_end(cluster, model, load)
@@ -189,7 +205,7 @@ def _kill_for(
         load.judge()
         if len(load.model.breaches) >= BREACHES_SHOWN:
             break  # more would tell nothing new
-        time.sleep(draw.random() * 0.3)
+        time.sleep(draw.random() * 0.1)
     _wait_for_progress(load)
 
 
@@ -229,6 +245,17 @@ def _judge_the_end(cluster: Cluster, model: CatalogueModel, load: Load) -> None:
             model.breach(f"the cluster has {count} subscriptions, {len(live)} are acknowledged")
 
 
+def _restore_and_judge(
+    cluster: Cluster, killer: Killer, model: CatalogueModel, load: Load, path: Path
+) -> None:
+    """Restore what there is, again and again, somebody dying at it: nothing may have changed by it."""
+    for _ in range(RESTORES):
+        with cluster.client(timeout_s=PATIENCE_S) as client:
+            client.backup(path)
+        load.counts["restores killed"] += killer.restore(path)
+        _judge_the_end(cluster, model, load)
+
+
 def _left_behind(cluster: Cluster, points_dir: Path) -> list[str]:
     """Return processes, segments and sockets of the cluster that are still there."""
     mark = f"{VARIABLE}={points_dir}".encode()
@@ -259,6 +286,7 @@ def figures_of(outcome: Outcome, workload: str) -> list[record.Figure]:
         figure(f"{kind}s killed", outcome.kills[kind], "", f">= {KILLS_WANTED[kind]}")
         for kind in KILLS_WANTED
     ]
+    found += [figure(f"{kind}s killed", outcome.kills[kind]) for kind in (RETAINER, KEEPER)]
     found.append(figure("kills at named instants", outcome.named.total()))
     found.append(figure("named instants hit", len(outcome.named)))
     found += [figure(name, outcome.counts[name]) for name in COUNTS_SHOWN]

@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from killer import POINTS
+from killer import POINTS, RESTORE_POINTS
 
 from pubsub_cluster.shm import fault_points
 from pubsub_cluster.shm.fault_points import VARIABLE, fault_point
 
 ROOT = Path(__file__).parent.parent.parent
-KEEPER = ("packed", "snapshot", "compaction", "restore")
 SCRIPT = """
 import sys
 from pubsub_cluster.shm.fault_points import fault_point
@@ -60,12 +59,12 @@ def test_who_comes_by_dies_once(tmp_path: Path, point: str, said: str) -> None:
 
 
 def test_the_runner_names_points_that_exist_and_all_of_them() -> None:
-    named = {name for kinds in POINTS.values() for names in kinds for name in names.split()}
+    lists = [names for kinds in POINTS.values() for names in kinds] + list(RESTORE_POINTS.values())
+    named = {name for names in lists for name in names.split()}
     folders = ("coordinator", "shm", "tuner", "workers")
     sources = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     text = "\n".join(path.read_text() for path in sources)
     marked = {part.split('"')[0] for part in text.split('fault_point("')[1:]}
     assert named <= marked
-    of_the_keeper = {name for name in marked if name.partition(".")[0] in KEEPER}  # test_coordinator_keeping
-    rare = {"schema.write", "poison.write"} | of_the_keeper
+    rare = {"schema.write", "poison.write"}
     assert marked - named <= rare, "a new instant is in killer.POINTS as well"

@@ -14,7 +14,12 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.timeout(400)
 def test_a_few_kills_break_no_promise() -> None:
     outcome = run(
-        seed=1, kills={WORKER: 2, TUNER: 1, COORDINATOR: 1}, publishers=1, churners=1, with_resizes=False
+        seed=1,
+        kills={WORKER: 2, TUNER: 1, COORDINATOR: 1},
+        publishers=1,
+        churners=1,
+        with_resizes=False,
+        with_restores=False,
     )
     assert not outcome.breaches, outcome.line()
     assert outcome.kills.total() >= 4
