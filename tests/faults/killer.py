@@ -61,7 +61,7 @@ RESTORE_POINTS = {
     COORDINATOR: "keeper.message restore.write restore.exchange snapshot.foreign snapshot.read client.send",
 }
 SHAPES = ((1, 1), (2, 1), (1, 2))
-POINT_WAIT_S = 4.0
+POINT_WAIT_S = 2.0
 NUDGE_AFTER_S = 0.1  # without a death by then what many instants need is asked for
 DEATH_WAIT_S = 5.0
 STARTS_MAX = 20

@@ -120,7 +120,7 @@ def by_counts(draw: random.Random, killer: Killer, wanted: dict[str, int]) -> It
         left = {kind: number for kind, number in left.items() if number > 0}
         if not left:
             return
-        others = sum(left.values()) / 10  # the retainer and the keeper have no number
+        others = sum(left.values()) / 20  # the retainer and the keeper have no number
         yield draw.choices([*left, RETAINER, KEEPER], [*left.values(), others, others])[0]
 
 
