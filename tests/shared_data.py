@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pubsub_cluster.sigma_rules.rules import RuleSet
 
 SHARED = Path(os.environ.get("PUBSUB_CLUSTER_SHARED", Path(__file__).parent.parent.parent / "shared"))
 SIGMA_RULES = SHARED / "data" / "sigma" / "sigma-rules.zip"
@@ -15,6 +20,14 @@ WINDOWS_EVENTS = SHARED / "data" / "windows-events"
 
 needs_rules = pytest.mark.skipif(not SIGMA_RULES.exists(), reason=f"{SIGMA_RULES} is not there")
 needs_events = pytest.mark.skipif(not WINDOWS_EVENTS.exists(), reason=f"{WINDOWS_EVENTS} is not there")
+
+
+@cache
+def sigma_rule_set() -> RuleSet:
+    """Return all rules of the archive, read once; tests that want them are of the xdist group `sigma`."""
+    from pubsub_cluster.sigma_rules.rules import load_rules
+
+    return load_rules([SIGMA_RULES])
 
 
 def event_lines() -> Iterator[tuple[str, int, bytes]]:

@@ -13,36 +13,32 @@ import pytest
 pytest.importorskip("sigma.rule", reason="pySigma is not installed")
 
 import sigma.types as types
-from shared_data import SIGMA_RULES, event_lines, needs_events, needs_rules
 from sigma_oracle import Oracle, atoms, flat, raw_pattern
 
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.naive import Test, compile_expression
 from pubsub_cluster.sigma_rules.documents import read_documents
 from pubsub_cluster.sigma_rules.events import Normaliser
-from pubsub_cluster.sigma_rules.rules import Rule, RuleSet, load_rules
+from pubsub_cluster.sigma_rules.rules import Rule
+from tests.shared_data import SIGMA_RULES, event_lines, needs_events, needs_rules, sigma_rule_set
 
 REAL_EVENT_STRIDE = 3_001
 MADE_EVENTS_PER_RULE = 6
 
-pytestmark = needs_rules
-
-
-@cache
-def rule_set() -> RuleSet:
-    return load_rules([SIGMA_RULES])
+pytestmark = [needs_rules, pytest.mark.xdist_group("sigma")]
 
 
 @cache
 def matchers() -> tuple[tuple[Rule, Oracle, Test], ...]:
     bodies = {document.where: document.body for document in read_documents([SIGMA_RULES])}
     return tuple(
-        (rule, Oracle(bodies[rule.where]), compile_expression(rule.expression)) for rule in rule_set().rules
+        (rule, Oracle(bodies[rule.where]), compile_expression(rule.expression))
+        for rule in sigma_rule_set().rules
     )
 
 
 def test_every_rule_that_is_for_windows_is_loaded() -> None:
-    found = rule_set()
+    found = sigma_rule_set()
     assert not found.refused
     assert len(found.rules) == 2_399 and len(found.not_applicable) == 742
     products = Counter(rule.logsource.product for rule in found.rules)

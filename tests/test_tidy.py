@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("tidy")  # every module is read and taken apart once
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = (
     "language",
@@ -88,19 +90,24 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree(path)))
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
 
 def imports(path: Path) -> Iterator[tuple[str, int, int]]:
     """Modules that a file imports, in functions too: dotted name, level of a relative import, line."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, 0, node.lineno
@@ -111,10 +118,11 @@ def imports(path: Path) -> Iterator[tuple[str, int, int]]:
                     yield f"{node.module}.{alias.name}", node.level, node.lineno
 
 
+@cache
 def only_for_types(path: Path) -> set[int]:
     """Lines under ``if TYPE_CHECKING``: they are never executed."""
     lines: set[int] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
@@ -211,7 +219,7 @@ def test_calls_stay_where_they_belong() -> None:
     """`SharedMemory(` has one home, `print` belongs to the command line."""
     wrong = []
     for path in sources():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -235,7 +243,7 @@ def test_kernels_are_compiled_by_the_one_decorator() -> None:
     for path in sources():
         if name_of(path) == "workers/kernels/_jit.py":
             continue
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
             if name in ("njit", "jit", "vectorize", "guvectorize", "jitclass", "generated_jit"):
                 wrong.append(f"{name_of(path)}:{node.lineno} {name}")
@@ -244,7 +252,7 @@ def test_kernels_are_compiled_by_the_one_decorator() -> None:
 
 def test_no_kernel_uses_fastmath() -> None:
     for path in (ROOT / "workers" / "kernels").glob("*.py"):
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.keyword) and node.arg == "fastmath":
                 assert isinstance(node.value, ast.Constant) and node.value.value is False, name_of(path)
 
@@ -275,7 +283,7 @@ def test_the_links_lead_to_the_folders() -> None:
 def test_tests_do_not_sleep_for_long() -> None:
     long = []
     for path in (ROOT / "tests").glob("*.py"):
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
