@@ -140,9 +140,10 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
 @cluster_options
 @json_option
 def set_value(connect: Callable[[], Client], name: str, value: str, as_json: bool) -> None:
-    """Change a setting while the cluster works; it lasts until the cluster stops.
+    """Change a setting while the cluster works; it is kept in the data directory and holds after a restart.
 
-    VALUE is a number; `auto` for bm_max, b_min and rp_min, which then follow from measured costs.
+    VALUE is a number, or `default`: what the cluster was started with; bm_max, b_min and rp_min then follow
+    from measured costs (`auto` says the same).
 
     \b
     bm_max             checks per event of a cluster, from which on its subscriptions may move
@@ -154,12 +155,12 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
     \b
     Example:
       pubsub-cluster tune set bm_max 5000
-      pubsub-cluster tune set bm_max auto
+      pubsub-cluster tune set bm_max default
     """
     try:
-        number = None if value == "auto" else float(value)
+        number = None if value in ("default", "auto") else float(value)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is neither a number nor `auto`.", param_hint="VALUE") from None
+        raise click.BadParameter(f"{value!r} is no number, nor `default`.", param_hint="VALUE") from None
     with connect() as client:
         show_settings(client.tune_set(name, number), as_json)
 
@@ -168,10 +169,11 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
 @cluster_options
 @json_option
 def freeze(connect: Callable[[], Client], as_json: bool) -> None:
-    """Leave the tables as they are: generations are built with them until `tune thaw`.
+    """Leave the tables as they are: generations are built with them until `tune thaw`, after a restart too.
 
-    Where tables are chosen anew for every generation (ranges looked up by cell, over two million clauses), or
-    the tuner has just started, there are none to leave as they are: `tune show` says so.
+    New subscriptions go to the tables that there are. Of an attribute that is looked up by cell the number of
+    slices stays, while where they begin follows its constants. Before the first layout, that one's tables are
+    kept.
 
     \b
     Example:
@@ -202,7 +204,17 @@ def show_settings(settings: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit_json(settings)
     else:
-        click.echo(fields(settings))
+        click.echo(fields(settings_in_words(settings)))
+
+
+def settings_in_words(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with a word to each number: whether it was set, or is the default."""
+    was_set = settings.get("set", [])
+    return {
+        name: value if name == "frozen" else f"{value:g} (set)" if name in was_set else f"{value} (default)"
+        for name, value in settings.items()
+        if name != "set"
+    }
 
 
 @tune.command("log")
@@ -303,7 +315,7 @@ def page(found: dict[str, Any]) -> str:
     history = found.pop("history", [])[-HISTORY_SHOWN:]
     parts = [fields(_in_words(found))]
     if settings:
-        parts.append(f"  settings; `tune set` changes them\n{fields(settings, '    ')}")
+        parts.append(f"  settings; `tune set` changes them\n{fields(settings_in_words(settings), '    ')}")
     if layout:
         layout.pop("generation", None)
         parts.append(f"  the layout\n{fields(_in_words(layout), '    ')}")

@@ -42,19 +42,21 @@ class Operator:
         return _facts(self._session.ask(Op.TUNE, {"action": "now"}))
 
     def tune_set(self, name: str, value: float | None) -> dict[str, Any]:
-        """Change a setting while the cluster works; return all that may be set.
+        """Change a setting while the cluster works, and for later starts; return all that may be set.
 
         Parameters
         ----------
         name : str
             One of the ``settings`` of `tune_show`.
         value : float, optional
-            None: it follows from measured costs (thresholds of the tuner only).
+            None: the default again; thresholds of the tuner then follow from measured costs.
 
         Raises
         ------
         ProtocolError, LimitError
             There is none of that name, or it cannot have this value.
+        StoreError
+            It cannot be kept; nothing is changed.
         """
         wanted = {"action": "set", "name": name, "value": value}
         return dict(self._session.ask(Op.TUNE, wanted).header["settings"])

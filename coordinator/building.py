@@ -52,6 +52,7 @@ class BuildingDesk:
                     coordinator.resources.slab.release(chunk_idx)
             case wire.Built():
                 tuner.built(message, now_s)
+                coordinator.knobs.layout_built()
                 self._built(message)
             case wire.BuildFailed():
                 self._failed(message)

@@ -2,76 +2,149 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pubsub_cluster.coordinator.config import check_bounds
-from pubsub_cluster.language.errors import LimitError, ProtocolError
+from pubsub_cluster.coordinator.settings_file import Settings, read_settings, write_settings
+from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
 from pubsub_cluster.language.limits import INT64_MAX
-from pubsub_cluster.tuner.messages import Thresholds, Tune
+from pubsub_cluster.tuner.messages import FrozenTable, Thresholds, Tune
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
 
 THRESHOLDS = ("bm_max", "b_min", "rp_min")
 NAMES = (*THRESHOLDS, "retune_interval_s", "self_check_rows")
+log = logging.getLogger(__name__)
 
 
 class Knobs:
-    """Settings that may change; they last until the cluster stops.
+    """Settings that may change, kept in the data directory; they last until they are set back.
 
     Parameters
     ----------
     coordinator : Coordinator
-        Its parts get what is set.
+        Its parts get what is set; its configuration has the defaults.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._thresholds = Thresholds()
-        self._is_frozen = False
+        self._data_dir = coordinator.resources.data_dir
+        self._settings = self._recovered()
+        self._apply()
+
+    def _recovered(self) -> Settings:
+        """Return what was kept, without what may not be any more."""
+        kept = read_settings(self._data_dir)
+        try:
+            for name, value in kept.values.items():
+                _checked(name, value)
+            _thresholds(kept)
+        except PubSubError as error:
+            log.warning("the start goes on without the settings of `tune set`: %s", error)
+            return msgspec.structs.replace(kept, values={})
+        return kept
 
     def set(self, name: Any, value: Any) -> None:
-        """Set one of `NAMES`; a threshold that is None follows from measured costs.
+        """Set one of `NAMES`; None: back to its default, which for thresholds follows from measured costs.
 
         Raises
         ------
-        ProtocolError, LimitError
-            There is none of that name, or it cannot have this value; nothing is changed.
+        ProtocolError, LimitError, StoreError
+            There is none of that name, it cannot have this value, or that cannot be kept; nothing is changed.
         """
-        if name not in NAMES:
-            raise ProtocolError("there is nothing of that name to set", seen=name, limit=list(NAMES))
-        if name in THRESHOLDS:
-            number = None if value is None else _number(name, value)
-            self._thresholds = replace(self._thresholds, **{name: number})
-            self.tell_tuner()
-        elif name == "retune_interval_s":
-            check_bounds(name, _number(name, value), LimitError)
-            self._coordinator.tuner.policy.retune_interval_s = float(value)
+        if value is None and name in NAMES:
+            values = {known: kept for known, kept in self._settings.values.items() if known != name}
         else:
-            if _number(name, value) != int(value):
-                raise ProtocolError(f"`{name}` is not a whole number", seen=value)
-            check_bounds(name, value, LimitError)
-            self._coordinator.self_check.row_count = int(value)
+            values = {**self._settings.values, name: _checked(name, value)}
+        self._take(msgspec.structs.replace(self._settings, values=values))
 
     def freeze(self, is_frozen: bool) -> None:
-        """Have the tuner leave the tables as they are, or follow events and subscriptions again."""
-        self._is_frozen = is_frozen
+        """Have the tuner keep the tables of the last layout, or follow events and subscriptions again.
+
+        Before there is a layout of subscriptions, the first one's tables are those that are kept.
+
+        Raises
+        ------
+        StoreError
+            It cannot be kept; nothing is changed.
+        """
+        if is_frozen != self._settings.is_frozen:
+            tables = self._layout_tables() if is_frozen else None
+            self._take(msgspec.structs.replace(self._settings, is_frozen=is_frozen, tables=tables))
+
+    def layout_built(self) -> None:
+        """Freeze the tables of a layout that has just been built where there were none to freeze before."""
+        if not self._settings.is_frozen or self._settings.tables is not None:
+            return
+        tables = self._layout_tables()
+        if tables is not None:
+            try:
+                self._take(msgspec.structs.replace(self._settings, tables=tables))
+            except StoreError as error:  # nobody asks just now, and the next generation is another occasion
+                log.warning("tables are not frozen yet: %s", error)
+
+    def _layout_tables(self) -> tuple[FrozenTable, ...] | None:
+        summary = self._coordinator.tuner.summary
+        if not summary.get("subscriptions"):
+            return None
+        return tuple(
+            FrozenTable(tuple(found["attributes"]), tuple(found["slices"])) for found in summary["tables"]
+        )
+
+    def _take(self, settings: Settings) -> None:
+        _thresholds(settings)
+        write_settings(self._data_dir, settings)
+        self._settings = settings
+        self._apply()
         self.tell_tuner()
+
+    def _apply(self) -> None:
+        self._coordinator.tuner.policy.retune_interval_s = float(self._value("retune_interval_s"))
+        self._coordinator.self_check.row_count = int(self._value("self_check_rows"))
+
+    def _value(self, name: str) -> float:
+        default: float = getattr(self._coordinator.config, name)
+        return self._settings.values.get(name, default)
 
     def tell_tuner(self) -> None:
         """Say what was set; to each tuner process when it is ready, too."""
-        self._coordinator.backend.send_tuner(Tune(self._thresholds, self._is_frozen))
+        self._coordinator.backend.send_tuner(Tune(_thresholds(self._settings), self._settings.tables))
 
     def told(self) -> dict[str, Any]:
-        """Return everything that may be set, as it is; ``auto``: it follows from measured costs."""
-        found = {name: "auto" if value is None else value for name, value in asdict(self._thresholds).items()}
+        """Return everything that may be set, as it is, and what of it was set (the rest has its default).
+
+        ``auto``: it follows from measured costs.
+        """
+        thresholds = asdict(_thresholds(self._settings))
         return {
-            **found,
+            **{name: "auto" if value is None else value for name, value in thresholds.items()},
             "retune_interval_s": self._coordinator.tuner.policy.retune_interval_s,
             "self_check_rows": self._coordinator.self_check.row_count,
-            "frozen": self._is_frozen,
+            "frozen": self._settings.is_frozen,
+            "set": sorted(self._settings.values),
         }
+
+
+def _thresholds(settings: Settings) -> Thresholds:
+    return Thresholds(**{name: settings.values[name] for name in THRESHOLDS if name in settings.values})
+
+
+def _checked(name: Any, value: Any) -> float:
+    """Return a value that something of that name can have; else raise `ProtocolError` or `LimitError`."""
+    if name not in NAMES:
+        raise ProtocolError("there is nothing of that name to set", seen=name, limit=list(NAMES))
+    number = _number(name, value)
+    if name in THRESHOLDS:
+        return number
+    if name == "self_check_rows" and number != int(number):
+        raise ProtocolError(f"`{name}` is not a whole number", seen=value)
+    check_bounds(name, number, LimitError)
+    return number
 
 
 def _number(name: str, value: Any) -> float:

@@ -101,7 +101,7 @@ def test_tables_follow_what_changes_and_every_layout_answers_right() -> None:
     assert names <= {f"a{number}" for number in range(16, 32)}, "the tables of the beginning are gone"
 
 
-def test_the_greedy_chooses_anew_where_most_is_new_and_nothing_is_decided_while_frozen() -> None:
+def test_the_greedy_chooses_anew_where_most_is_new() -> None:
     changing, live = Changing(2 * SIZE), LiveTables()
     sample = sample_of(WORKLOAD.events(400, False))
 
@@ -116,10 +116,6 @@ def test_the_greedy_chooses_anew_where_most_is_new_and_nothing_is_decided_while_
     changing.change(2 * SIZE // 3)
     build()
     assert live.reason == "most clauses are new" and live.decisions == []
-    live.is_frozen = True
-    changing.change(SIZE // 3)
-    build()
-    assert live.reason == "" and live.decisions == []
 
 
 def test_an_empty_catalogue_has_no_tables() -> None:

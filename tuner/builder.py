@@ -60,6 +60,7 @@ class Work(NamedTuple):
     """What is known once predicates are numbered; `literal` is by literal of the catalogue."""
 
     attribute_id: I4
+    attribute_names: list[str]
     tests: LabelTests
     source: Source
     spaces: CodeSpaces
@@ -110,6 +111,7 @@ def prepare(
     ways = find_ways(spaces, predicates, statistics, likely)
     return Work(
         gathered.attribute_id,
+        names,
         tests,
         source,
         spaces,

@@ -7,6 +7,8 @@ Equalities, by catalogue predicate, are its atoms, so it knows nothing of a layo
 The greedy chooses anew where change at the margin is no good description: when most clauses are new, when the
 sample of events has become much better, where ranges are looked up by cell (cells are cut in labels, which
 every layout numbers anew), and where the columns would take too much memory beside the catalogue.
+
+Tables that an operator has frozen (`tuner.frozen`) are used as they are; nothing is followed meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from pubsub_cluster.tuner.configuration import (
 )
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.dynamic import REDISTRIBUTED, Decision, DynamicClustering
-from pubsub_cluster.tuner.messages import Thresholds
+from pubsub_cluster.tuner.frozen import frozen_configuration
+from pubsub_cluster.tuner.messages import FrozenTable, Thresholds
 from pubsub_cluster.tuner.predicates import SPREAD_MAX
 from pubsub_cluster.tuner.source import BLOCK_CLAUSES, gather
 from pubsub_cluster.tuner.tables import NOT_HERE, find_lookup, map_cells
@@ -58,6 +61,9 @@ class LiveTables:
 
     Attributes
     ----------
+    thresholds : Thresholds
+    frozen : tuple of FrozenTable or None
+        Tables that stay; None: they may change.
     decisions : list of Decision
         What `configure` decided at its last call.
     reason : str
@@ -66,7 +72,7 @@ class LiveTables:
 
     def __init__(self) -> None:
         self.thresholds = Thresholds()
-        self.is_frozen = False
+        self.frozen: tuple[FrozenTable, ...] | None = None
         self.decisions: list[Decision] = []
         self.reason = ""
         self._dynamic: DynamicClustering | None = None
@@ -87,7 +93,9 @@ class LiveTables:
         max_bytes : int, optional
             Bound of what the greedy may choose.
         """
-        self.decisions = []
+        self.decisions, self.reason = [], ""
+        if self.frozen is not None:
+            return frozen_configuration(self.frozen, work)
         clause = work.source.catalogue_clauses(slice(None)).astype(np.int64)
         new_count = int(np.count_nonzero(clause >= self._next))
         self._next = max(int(clause.max(initial=-1)) + 1, self._next)
@@ -104,7 +112,7 @@ class LiveTables:
         number[gone_at] = UNKNOWN
         self._number = number
         self._insert(dynamic, work, atoms, np.flatnonzero(number[clause] == UNKNOWN), clause)
-        for _ in range(0 if self.is_frozen else ROUNDS_MAX):
+        for _ in range(ROUNDS_MAX):
             decided = dynamic.maintain()
             self.decisions += decided
             if all(decision.kind == REDISTRIBUTED for decision in decided):
@@ -117,9 +125,9 @@ class LiveTables:
             return "no tables to start from"
         if count > CLAUSES_MAX:
             return "many clauses"
-        if new_count > NEW_SHARE_MAX * count and not self.is_frozen:
+        if new_count > NEW_SHARE_MAX * count:
             return "most clauses are new"
-        if sampled > SAMPLE_GROWTH * self._sampled and not self.is_frozen:
+        if sampled > SAMPLE_GROWTH * self._sampled:
             return "the sample of events is much better"
         return ""
 

@@ -163,14 +163,29 @@ class Thresholds:
             )
 
 
+class FrozenTable(msgspec.Struct, frozen=True):
+    """A table that stays, told by what no generation and no epoch numbers anew.
+
+    Attributes
+    ----------
+    attributes : tuple of str
+        Names.
+    slices : tuple of int
+        Of each: how many slices it is cut in; 0 where it is looked up by label.
+    """
+
+    attributes: tuple[str, ...]
+    slices: tuple[int, ...]
+
+
 class Tune(msgspec.Struct, tag="tune", frozen=True):
     """Coordinator: from the next fold on these are the dynamic algorithm's thresholds.
 
-    While it is frozen it decides nothing, and the tables stay.
+    Where there are frozen tables, generations have these and no others, and nothing is decided.
     """
 
     thresholds: Thresholds
-    is_frozen: bool
+    frozen: tuple[FrozenTable, ...] | None = None
 
 
 class DropCatalogue(msgspec.Struct, tag="drop_catalogue", frozen=True):

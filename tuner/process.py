@@ -64,7 +64,7 @@ class TunerLoop:
         self._measurement: Measurement | None = None
         self._constants: CostConstants | None = None
         self._random = np.random.default_rng()
-        self._thresholds, self._is_frozen = wire.Thresholds(), False
+        self._tune = wire.Tune(wire.Thresholds())
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -87,8 +87,8 @@ class TunerLoop:
                 self._configure(message)
             case wire.Sample():
                 self._sample(message)
-            case wire.Tune(thresholds, is_frozen):
-                self._thresholds, self._is_frozen = thresholds, is_frozen
+            case wire.Tune():
+                self._tune = message
             case wire.Fold():
                 self._fold(message)
                 give_back_memory()
@@ -134,7 +134,7 @@ class TunerLoop:
         made: list[str] = []  # segments of a new epoch
         try:
             catalogue, counts = self._source(request, made)
-            self._live.thresholds, self._live.is_frozen = self._thresholds, self._is_frozen
+            self._live.thresholds, self._live.frozen = self._tune.thresholds, self._tune.frozen
             arrays = build_layout(
                 catalogue,
                 counts,

@@ -10,8 +10,10 @@ import numpy as np
 from pubsub_cluster.shm.blob import NO_POSITION, TABLE_DIRECT, TABLE_INEXACT
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.tuner.configuration import BY_CELL, BY_LABEL
+from pubsub_cluster.tuner.greedy import TABLES_MAX
 
-TABLES_SHOWN_MAX = 256
+TABLES_SHOWN_MAX = TABLES_MAX
+"""All that there can be: `coordinator.knobs` freezes what is told here."""
 
 
 def summarise(layout: LayoutView, attribute_name: Callable[[int], str]) -> dict[str, Any]:

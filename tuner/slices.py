@@ -100,11 +100,12 @@ def _slices_of(
         return ()
     step = -(-len(ranges) // RANGES_LOOKED_AT)
     ranges = ranges[::step]
+    labels = problem.label_probability[slice(*problem.label_start[attribute : attribute + 2].tolist())]
     weight = uses[ranges] / uses[ranges].sum()
     lo, hi = problem.predicate_lo[ranges], problem.predicate_hi[ranges]
     best, best_share = (), WORTH_CELLS_MAX
     for count in SLICE_COUNTS:
-        first = equal_slices(problem, attribute, count)
+        first = equal_slices(labels, count)
         if len(first) < count:
             break
         probability = _cell_probabilities(problem, attribute, first)
@@ -117,18 +118,24 @@ def _slices_of(
         alpha = 1.0 - space_weight
         wanted = formula_8(alpha, space_weight, SLICES_LEAST, len(best), attribute_count)
         count = int(np.clip(round(wanted), SLICES_LEAST, len(best)))
-        best = tuple(equal_slices(problem, attribute, count).tolist())
+        best = tuple(equal_slices(labels, count).tolist())
     return best
 
 
-def equal_slices(problem: Problem, attribute: int, count: int) -> I8:
-    """Return the first labels of about equally probable slices; fewer where labels are few or heavy."""
-    begin, stop = problem.label_start[attribute : attribute + 2].tolist()
-    up_to = np.cumsum(problem.label_probability[begin:stop])
+def equal_slices(label_probability: F8, count: int) -> I8:
+    """Return the first labels of about equally probable slices; fewer where labels are few or heavy.
+
+    Parameters
+    ----------
+    label_probability : float64[n]
+        Of one attribute's labels.
+    count : int
+    """
+    up_to = np.cumsum(label_probability)
     if not len(up_to):
         return np.zeros(1, np.int64)
     cuts = np.searchsorted(up_to, up_to[-1] * np.arange(1, count) / count, side="left") + 1
-    cuts = cuts[cuts < stop - begin]
+    cuts = cuts[cuts < len(up_to)]
     return np.unique(np.concatenate((np.zeros(1, np.int64), cuts)))
 
 
