@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from plain_clustering import DOMAIN, atoms_of, check_books, insert, make_books, nu_of, powers
 
 from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.tuner import reparation
 from pubsub_cluster.tuner.clustering import ATOMS_MAX, Clustering
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dynamic import CREATED, REDISTRIBUTED, REMOVED, DynamicClustering
 from pubsub_cluster.tuner.messages import Thresholds
+from pubsub_cluster.tuner.reparation import subsets
 
 ATTRIBUTES = 4
 NEVER = Thresholds(bm_max=1e9, b_min=0.0, rp_min=1e9)
@@ -129,6 +131,29 @@ def test_redistribution_leaves_nobody_in_an_excessive_cluster_who_would_be_bette
     for number in np.array(numbers)[excess].tolist():
         assert _is_best(dynamic, number)
     assert dynamic.maintain() == [], "a second time nobody would move"
+
+
+def test_of_many_subscriptions_a_sample_has_the_powers_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reparation, "COUNTED_MAX", 1_000)
+    random, all_of_it = np.random.default_rng(3), Thresholds(0.0, 0.0, 1e9)
+    dynamic = DynamicClustering(make_books(ATTRIBUTES), thresholds=all_of_it)
+    value = random.integers(0, DOMAIN, (8_000, ATTRIBUTES))
+    everybody = [tuple(atom(a, v) for a, v in enumerate(row)) for row in value.tolist()]
+    numbers = np.array(insert(dynamic, everybody))
+    dynamic.maintain()
+    sums, found = dynamic._reparation, powers(dynamic)
+    assert sums._step == 8 and sums.power.sum() < 8 * 1_200 * len(subsets(ATTRIBUTES))
+    for ways, power in found.items():
+        estimate = dynamic.power(dynamic.clustering.schema(ways))
+        assert abs(estimate - power) < 5.0 * np.sqrt(8.0 * power)
+    dynamic.remove(numbers[::2])  # not those of the sample alone
+    for ways, power in powers(dynamic).items():
+        assert abs(dynamic.power(dynamic.clustering.schema(ways)) - power) < 5.0 * np.sqrt(8.0 * power)
+    dynamic.remove(numbers[1::2])
+    assert not sums.power.any() and not sums.mover_count.any()
+    assert np.abs(sums.saved).max() < 1e-6 and np.abs(sums.checked).max() < 1e-6
 
 
 def test_the_metrics_of_the_report_approximate_the_exact_ones() -> None:

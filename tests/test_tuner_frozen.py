@@ -57,6 +57,23 @@ def test_frozen_tables_stay_while_everything_changes(monkeypatch: pytest.MonkeyP
     changing.check(layout, WORKLOAD.events(3, False))
 
 
+def test_after_a_thaw_what_came_and_went_meanwhile_is_followed() -> None:
+    changing, live = Changing(SIZE), LiveTables()
+    sample = sample_of(WORKLOAD.events(400, False))
+    for turn in range(6):
+        if turn:
+            changing.change(SIZE // 10)
+        live.frozen = () if turn in (2, 3) else None
+        counts, version = changing.writer.counts(), changing.version
+        layout = build_layout(
+            changing.catalogue, counts, version, sample, 1, configuration=live.configure, constants=CONSTANTS
+        )
+        assert bool(live.reason) == (turn == 0)
+        assert (len(layout.table_mode) == 0) == (turn in (2, 3))
+        changing.check(layout, WORKLOAD.events(3, False, first=turn))
+    assert live._dynamic is not None and len(live._dynamic.clustering.numbers) == SIZE
+
+
 def test_frozen_tables_outlive_an_epoch_and_rest_while_their_attributes_are_gone() -> None:
     writer = CatalogueWriter.in_memory(4 * SIZE)
     domains = tuple(Domain(name) for name in ("gone", "b", "a"))
@@ -68,7 +85,10 @@ def test_frozen_tables_outlive_an_epoch_and_rest_while_their_attributes_are_gone
         start = np.arange(0, 2 * SIZE + 1, 2, dtype=np.int64)
         rows.append(interval_rules(domains, attribute, value, value, start))
         writer.append_columns(rows[-1].columns())
-    frozen = (FrozenTable(("a", "b"), (0, 0)), FrozenTable(("b", "gone"), (0, 0)))
+    frozen = (
+        FrozenTable(("a", "b"), (0, 0)),
+        FrozenTable(("a", "gone"), (0, 0)),
+    )  # no greedy chooses the second
     live = LiveTables()
     live.frozen = frozen
     old = CatalogueReader.of(writer)

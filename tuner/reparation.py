@@ -6,6 +6,9 @@ few atoms, the small ones for others. The sums are kept up as subscriptions and 
 
 Beside RP stand how many of them would really move (strictly better: of two equal tables nobody moves), the
 sum of what they are checked with now, nu(p_c), and of what they would save, nu(p_c) - nu(p_s^H).
+
+With many subscriptions the sums are those of a sample, times its step: every subscription has dozens of
+candidates, and a table that pays has thousands of subscriptions, so a sample of a hundred thousand knows it.
 """
 
 from __future__ import annotations
@@ -18,9 +21,14 @@ import numpy as np
 from pubsub_cluster.shm.code_space import F8, I4, I8
 from pubsub_cluster.tuner.clustering import BETTER, Clustering
 from pubsub_cluster.tuner.configuration import SCHEMA_ATTRIBUTES_MAX
+from pubsub_cluster.tuner.interning import mixed
 
 SUBSETS_MAX = 64
 BLOCK = 1 << 17
+COUNTED_MAX = 1 << 17
+"""Subscriptions of which about so many are counted, where there are twice as many or more."""
+
+_SAMPLE_SALT = 7
 
 
 @lru_cache
@@ -66,7 +74,8 @@ class Reparation:
         self.clear()
 
     def clear(self) -> None:
-        """Start from no clusters."""
+        """Start from no clusters, and with the step that suits the subscriptions there are when some come."""
+        self._step = 0
         self.power: I8 = np.zeros(0, np.int64)
         self.mover_count: I8 = np.zeros(0, np.int64)
         self.checked: F8 = np.zeros(0)
@@ -80,10 +89,14 @@ class Reparation:
         numbers : int64[m]
         sign : int
         """
+        if not self._step:
+            self._step = max(int(self._clustering.cluster_count.sum()) // COUNTED_MAX, 1)
+        if self._step > 1:  # by number, so that those that are taken out are those that were counted
+            numbers = numbers[mixed(numbers, _SAMPLE_SALT) % np.uint64(self._step) == 0]
         for first in range(0, len(numbers), BLOCK):
-            self._add_block(numbers[first : first + BLOCK], sign)
+            self._add_block(numbers[first : first + BLOCK], sign * self._step)
 
-    def _add_block(self, numbers: I8, sign: int) -> None:
+    def _add_block(self, numbers: I8, weight: int) -> None:
         books = self._clustering
         atom = books.atom[numbers]
         width = np.count_nonzero(atom >= 0, axis=1)
@@ -96,12 +109,12 @@ class Reparation:
             for number, columns in enumerate(subsets(each)):
                 nu = factor[:, columns].prod(axis=1)
                 could = nu <= before / BETTER
-                np.add.at(self.power, schema[could, number], sign)
+                np.add.at(self.power, schema[could, number], weight)
                 moves = nu < before * BETTER
                 to, was = schema[moves, number], before[moves]
-                np.add.at(self.mover_count, to, sign)
-                np.add.at(self.checked, to, sign * was)
-                np.add.at(self.saved, to, sign * (was - nu[moves]))
+                np.add.at(self.mover_count, to, weight)
+                np.add.at(self.checked, to, weight * was)
+                np.add.at(self.saved, to, weight * (was - nu[moves]))
 
     def _schemas(self, pattern: I4, width: int) -> I4:
         """Return the schema of every candidate of some subscriptions with equally many atoms."""
