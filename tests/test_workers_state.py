@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_cluster.workers import messages as wire
-from pubsub_cluster.workers.process import cut_pages
+from pubsub_cluster.workers.pages import cut_pages
 from pubsub_cluster.workers.state import (
     Configure,
     Forget,

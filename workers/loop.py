@@ -26,7 +26,8 @@ from pubsub_cluster.workers import messages as wire
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.catalogues import Catalogues
 from pubsub_cluster.workers.engine import EMPTY_GENERATION, MatchEngine, MatchResult
-from pubsub_cluster.workers.process import HEARTBEAT_S, PageSpan, cut_pages, error_body, now_us
+from pubsub_cluster.workers.pages import PageSpan, cut_pages
+from pubsub_cluster.workers.process import HEARTBEAT_S, error_body, now_us
 from pubsub_cluster.workers.state import (
     Action,
     Configure,

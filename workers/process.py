@@ -1,8 +1,8 @@
 """The worker process: a socket, the mapped segments and the in-process engine around `WorkerMachine`.
 
-Started by module name: ``python -m pubsub_cluster.workers.process``. It pins itself before numba is
-imported, says `Hello`, compiles its kernels, says `Ready`, and then lives from message to message. It
-holds no state that cannot be given to its successor.
+Started by module name: ``python -m pubsub_cluster.workers.process``. It finds its place on the machine before
+NumPy and numba are imported, says `Hello`, compiles its kernels, says `Ready`, and then lives from message to
+message. It holds no state that cannot be given to its successor.
 """
 
 from __future__ import annotations
@@ -11,58 +11,12 @@ import argparse
 import importlib
 import logging
 import time
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from pubsub_cluster.shm.lifeline import SHORT_TURN_US, gently, leave, pin_to, take_turns, tie_to_parent
 
 HEARTBEAT_S = 1.0
 log = logging.getLogger("pubsub_cluster.worker")
-
-
-class PageSpan(NamedTuple):
-    """The part of an answer that one page carries."""
-
-    first_event: int
-    counts: npt.NDArray[np.int32]
-    row_start: int
-    row_stop: int
-
-
-def cut_pages(offsets: npt.NDArray[np.int64], rows_max: int, events_max: int) -> list[PageSpan]:
-    """Cut an answer into pages; an event with more than `rows_max` rows is spread over several.
-
-    Parameters
-    ----------
-    offsets : int64[event_count + 1]
-        Start of each event's rows.
-    rows_max, events_max : int
-        What one page holds.
-
-    Returns
-    -------
-    list of PageSpan
-        At least one; together they cover every event and row once, in order.
-    """
-    event_count = len(offsets) - 1
-    if event_count <= events_max and offsets[-1] <= rows_max:  # as most answers
-        return [PageSpan(0, (offsets[1:] - offsets[:-1]).astype(np.int32), 0, int(offsets[-1]))]
-    pages: list[PageSpan] = []
-    event, row = 0, 0
-    while event < event_count or not pages:
-        stop_row = row + rows_max
-        # Last event that ends within the page, then perhaps a piece of the next one.
-        last = int(np.searchsorted(offsets, stop_row, side="right")) - 1
-        last = min(max(last, event), event + events_max, event_count)
-        bounds = np.concatenate(([row], offsets[event + 1 : last + 1]))
-        if last < event_count and last - event < events_max and offsets[last] < stop_row < offsets[last + 1]:
-            bounds = np.append(bounds, stop_row)
-        pages.append(PageSpan(event, np.diff(bounds).astype(np.int32), row, int(bounds[-1])))
-        row = int(bounds[-1])
-        event = last
-    return pages
 
 
 def main(argv: list[str] | None = None) -> int:
