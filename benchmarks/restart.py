@@ -28,7 +28,7 @@ from pubsub_cluster.benchmarks.measure import WrongAnswer
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads import WORKLOADS
 from pubsub_cluster.benchmarks.workloads.rules import I8, matching
-from pubsub_cluster.coordinator.keeping import TAIL_AT_REST
+from pubsub_cluster.coordinator.config import ClusterConfig
 
 TARGET = "<= 5"
 KINDS = {
@@ -60,10 +60,10 @@ def first_answer(cluster: Cluster, columns: Any, counts: I8) -> float:
 
 def come_to_rest(client: Client) -> None:
     """Wait until a snapshot is as new as it gets at rest and no generation is being built."""
-    begin = time.perf_counter()
+    begin, snapshot_after = time.perf_counter(), ClusterConfig.snapshot_after
     while time.perf_counter() - begin < TIMEOUT_S:
         durable = client.status()["durable"]
-        if durable["changes_since"] < TAIL_AT_REST and durable["working_on"] is None:
+        if durable["changes_since"] < snapshot_after and durable["working_on"] is None:
             break
         time.sleep(0.1)
     rest(client)

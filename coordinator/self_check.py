@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 1.0
 KEPT_DIFFERENCES = 16
+MATCHES_MAX = 100_000
+"""Of an event that is checked: its answer travels in a message, which the coordinator has to write."""
+
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 
@@ -44,11 +47,15 @@ class SelfCheck:
         """Return the answer to an event of a batch, if it is time to check one."""
         if not self.row_count or batch.merged is None or now_s - self._at_s < INTERVAL_S:
             return None
+        if not batch.event_count:
+            return None
         event_idx = random.randrange(batch.event_count)
         if event_idx in batch.refused:
             return None
         self._at_s = now_s
         first, stop = batch.merged.offsets[event_idx : event_idx + 2].tolist()
+        if stop - first > MATCHES_MAX:
+            return None
         rows: list[int] = batch.merged.rows[first:stop].tolist()
         counts = batch.counts
         moment = (counts.rows, counts.windows, batch.version, batch.now_us)

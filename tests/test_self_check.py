@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from matching_cases import Case
 from strategies import cases
 
 from pubsub_cluster import Cluster
+from pubsub_cluster.coordinator.self_check import MATCHES_MAX, SelfCheck
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.naive import holds
+from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.owner import list_segments, parse_name
 from pubsub_cluster.tuner.messages import Check
@@ -64,3 +67,20 @@ def test_a_layout_that_lies_is_an_alarm() -> None:
         wait_until(lambda: differences() > 0, "the alarm")
         (wrong, *_) = client.status()["self_check"]["wrong"]
         assert wrong["subscription"] in {"s1", "s6"} and wrong["event"]["a"] in ([1], [6])
+
+
+def test_nothing_is_checked_of_an_empty_batch_or_an_endless_answer() -> None:
+    """The first once ended the coordinator."""
+    counts = CatalogueCounts(*[0] * len(CatalogueCounts._fields))
+
+    def batch(event_count: int, match_count: int) -> Any:
+        merged = SimpleNamespace(offsets=np.array([0, match_count]), rows=np.zeros(match_count, np.int32))
+        catalogue = SimpleNamespace(name="segment")
+        known = {"version": 1, "now_us": 0, "counts": counts, "catalogue": catalogue, "refused": {}}
+        return SimpleNamespace(event_count=event_count, merged=merged, **known)
+
+    check = SelfCheck(row_count=10)
+    assert check.pick(batch(0, 0), 10.0) is None
+    assert check.pick(batch(1, MATCHES_MAX + 1), 10.0) is None
+    picked = check.pick(batch(1, 3), 20.0)
+    assert picked is not None and picked.rows == [0, 0, 0]
