@@ -24,6 +24,8 @@ QUIET_SHARE = 0.01
 SAMPLE_GROWTH = 4.0
 DEAD_SHARE_MAX = 0.10
 BUILD_TIME_FACTOR = 20.0  # building for statistics alone takes at most a twentieth of the tuner's time
+CAN_WAIT = frozenset(("asked for", "delta at rest", "better statistics", "new statistics"))
+"""Reasons that do not grow while a generation is built; it may take longer, so that no batch does."""
 SMOOTHING = 0.2
 # Dead rows go with a new epoch when they are a third of all, or fewer but nothing else is going on.
 RECLAIM_ROWS_MIN = 4_096

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pubsub_cluster.coordinator.config import DOUBLINGS_MAX
-from pubsub_cluster.coordinator.folding import FoldPolicy
+from pubsub_cluster.coordinator.folding import CAN_WAIT, FoldPolicy
 from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH
 from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
@@ -102,7 +102,8 @@ class TunerDesk:
         self.next_epoch += bool(epoch)
         self.policy.started()
         counts = tuple(catalogue.counts())
-        return wire.Fold(self.building.generation, counts, version, catalogue.name, epoch, now_us)
+        named = self.building.generation, counts, version, catalogue.name
+        return wire.Fold(*named, epoch, now_us, reason in CAN_WAIT)
 
     def built(self, message: wire.Built, now_s: float) -> None:
         """A generation is complete; remember how it came about."""

@@ -90,7 +90,7 @@ class Fold(msgspec.Struct, tag="fold", frozen=True):
     """Coordinator: build `generation` from this catalogue as of (counts, version).
 
     With an `epoch`, copy what is live at `version` into a new catalogue of that number first, without what
-    was over at `now_us`, and build the generation over that.
+    was over at `now_us`, and build the generation over that. One that `can_wait` gives way to all others.
     """
 
     generation: int
@@ -99,6 +99,7 @@ class Fold(msgspec.Struct, tag="fold", frozen=True):
     catalogue_segment: str
     epoch: int = 0
     now_us: int = INT64_MIN
+    can_wait: bool = False
 
 
 class Built(msgspec.Struct, tag="built", frozen=True):

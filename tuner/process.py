@@ -7,6 +7,7 @@ batches, writes new segments in the coordinator's name, and decides nothing abou
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import os
 import time
@@ -23,7 +24,7 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_store import rows_for
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import layout_lengths, move_layout
-from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, leave, take_turns, tie_to_parent
+from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, gently, leave, take_turns, tie_to_parent
 from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import Owner, unlink_segment
 from pubsub_cluster.shm.slab import SlabReader
@@ -90,7 +91,10 @@ class TunerLoop:
             case wire.Tune():
                 self._tune = message
             case wire.Fold():
-                self._fold(message)
+                if message.can_wait:
+                    gently(functools.partial(self._fold, message))
+                else:
+                    self._fold(message)
                 give_back_memory()
             case wire.DropCatalogue(segment):
                 self._catalogues.drop(segment)
