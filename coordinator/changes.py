@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.protocol import RETAINED_TOLD_MAX, Op
 
-SLICE_ITEMS = 256  # a few ms of work: the longest that other clients wait for a bulk load
+SLICE_S = 0.0025  # of work: others wait for a bulk load so long, and about as long until it is in force
+SLICE_ITEMS_LEAST, SLICE_ITEMS_MOST = 256, 1_024
 GROUPS_OUTSTANDING_MAX = 64
 REQUESTS_MAX = 1_024
 REQUESTS_PER_CONNECTION_MAX = 64
@@ -101,6 +103,7 @@ class ChangeDesk:
         self._request_count = self._item_count = 0
         self._groups: dict[int, _Group] = {}
         self._failed = False
+        self._slice_items = SLICE_ITEMS_LEAST
 
     def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any, told_max: Any = 0) -> None:
         """Take a request of a connection; a new subscription is told `told_max` retained events at most.
@@ -161,7 +164,10 @@ class ChangeDesk:
         self._queues.move_to_end(identity)
         request = queue[0]
         if not self._recall_slice(request):
+            begin_s, first = time.thread_time(), request.position
             self._stage_slice(request)
+            if request.position - first == self._slice_items:
+                self._fit_slices(time.thread_time() - begin_s)
         if request.position == len(request.items):
             queue.popleft()
             self._request_count -= 1
@@ -182,11 +188,16 @@ class ChangeDesk:
         request.position += len(known)
         return True
 
+    def _fit_slices(self, took_s: float) -> None:
+        """Let slices grow or shrink with what the last full one took, at most by half of their size."""
+        fitting = self._slice_items * min(max(SLICE_S / max(took_s, SLICE_S / 2), 0.5), 1.5)
+        self._slice_items = min(max(int(fitting), SLICE_ITEMS_LEAST), SLICE_ITEMS_MOST)
+
     def _stage_slice(self, request: ChangeRequest) -> None:
         first_result = len(request.results)
         changes: list[Change] = []
         unsure: list[int] = []  # results that were judged against changes which are not durable yet
-        stop = min(request.position + SLICE_ITEMS, len(request.items))
+        stop = min(request.position + self._slice_items, len(request.items))
         for staged in self._registry.stage_many(request.op, request.items[request.position : stop]):
             if isinstance(staged, tuple):
                 change, result = staged
@@ -219,14 +230,14 @@ class ChangeDesk:
 
     def committed(self) -> bool:
         """Take the store's reports; return True when the catalogue changed."""
-        changed = False
-        for report in self._store.poll():
+        reports = self._store.poll()
+        durable = [self._groups[report.group_id].change_count for report in reports if report.error is None]
+        if durable:  # all at once: what a call costs whatever it brings is much for a slice
+            self._registry.apply(sum(durable))
+        for report in reports:
             group = self._groups.pop(report.group_id)
             group.request.outstanding -= 1
-            if report.error is None:
-                self._registry.apply(group.change_count)
-                changed = True
-            else:
+            if report.error is not None:
                 self._failed = True
                 self._refuse(group, report.error)
             asked = {id(group.request): group.request}
@@ -242,7 +253,7 @@ class ChangeDesk:
             self._registry.rollback()
             self._store.resume()
             self._failed = False
-        return changed
+        return bool(durable)
 
     def _refuse(self, group: _Group, error: StoreError) -> None:
         results = group.request.results

@@ -167,37 +167,36 @@ class Registry:
         self._apply(self._staging.take(change_count))
 
     def _apply(self, staged: list[Staged]) -> None:
-        if not staged:
-            return
-        changes = [entry.change for entry in staged]
-        operations = {change.operation for change in changes}
-        if operations == {UNSUBSCRIBE}:
-            self._remove_many(changes)
-        else:
-            next_row = self.catalogue.append_rows(_rows_of(staged))
-            if operations == {SUBSCRIBE}:
-                self._add_many(changes, next_row)
+        for removes, alike in itertools.groupby(staged, lambda entry: entry.form is None):
+            entries = list(alike)
+            changes = [entry.change for entry in entries]
+            if removes:
+                self._remove_many(changes)
             else:
-                for change in changes:
-                    next_row = self._apply_one(change, next_row)
-        self.version = changes[-1].version
-        self._staging.settle(staged)
-        self.live_count = len(self._live)
+                self._append(entries, changes)
+            self.version = changes[-1].version
+            self._staging.settle(entries)
+            self.live_count = len(self._live)
 
-    def _apply_one(self, change: Change, next_row: int) -> int:
-        """Let ids, metadata and rows follow a change; return the row of the next one that adds any."""
+    def _append(self, staged: list[Staged], changes: list[Change]) -> None:
+        next_row = self.catalogue.append_rows(_rows_of(staged))
+        if all(change.operation == SUBSCRIBE for change in changes):
+            self._add_many(changes, next_row)
+            return
+        for change in changes:
+            self._apply_one(change, next_row)
+            next_row += 1
+
+    def _apply_one(self, change: Change, row: int) -> None:
+        """Let ids, metadata and rows follow a change that added a row."""
         self._metadata.put(change.subscription_id, change.metadata)
-        if change.operation == UNSUBSCRIBE:
-            self._remove(self._live.remove(change.subscription_id), change.version)
-            return next_row
-        self.row_versions.add(next_row, change.version)
+        self.row_versions.add(row, change.version)
         before = -1 if change.operation == SUBSCRIBE else self._live.find(change.subscription_id)
         if before < 0:  # also an update whose subscription was made in an earlier life
-            self._live.add(change.subscription_id, next_row)
+            self._live.add(change.subscription_id, row)
         else:
             self._remove(before, change.version)
-            self._live.move(change.subscription_id, next_row)
-        return next_row + 1
+            self._live.move(change.subscription_id, row)
 
     def _add_many(self, changes: list[Change], first_row: int) -> None:
         """Do what `_apply_one` does for new subscriptions."""
@@ -209,7 +208,10 @@ class Registry:
 
     def _remove_many(self, changes: list[Change]) -> None:
         names = [change.subscription_id for change in changes]
-        rows = self._live.remove_many(names, self._reader.subscription_ids)
+        handles = np.array([change.handle for change in changes])
+        rows = self._live.remove_many(
+            names, lambda rows: np.array_equal(self.catalogue.columns.handle[rows], handles)
+        )
         self.catalogue.remove_many(rows, [change.version for change in changes])
         self._metadata.forget(names)
         self.removed_count += len(rows)
@@ -330,7 +332,7 @@ class Registry:
 
 
 def _rows_of(staged: list[Staged]) -> NewRows:
-    """Return the rows that changes add, at least one."""
+    """Return the rows that changes add, one each; at least one."""
     added = [(entry.change, entry.form) for entry in staged if entry.form is not None]
     changes, forms = zip(*added, strict=True)
     _, _, handles, names, owners, _, valid_from, valid_until, _ = zip(*changes, strict=True)

@@ -128,9 +128,7 @@ class Staging:
         """
         forms, expressions = self._plain(items)
         plain = [number for number, form in enumerate(forms) if form is not None]
-        room = self._take_plain_room(
-            [(items[number], forms[number], expressions[number]) for number in plain]
-        )
+        room = self._take_plain_room([(items[n], forms[n], expressions[n]) for n in plain], len(items))
         staged_count = len(self._staged)
         rows = [-1] * len(items)
         for number, row in zip(plain, self._find_rows([items[n].id for n in plain]), strict=True):
@@ -144,12 +142,10 @@ class Staging:
                     results.append(self._subscribe_plain(item, form, expression, row))
             except Exception as error:
                 results.append(error)
-        if room is None:
-            pass
-        elif len(self._staged) > staged_count:
+        if room is not None and len(self._staged) > staged_count:
             last = self._staged[-1]
             last.room = CatalogueCounts(*map(add, last.room, room))
-        else:
+        elif room is not None:
             self.room = CatalogueCounts(*map(sub, self.room, room))
         return results
 
@@ -199,8 +195,12 @@ class Staging:
             expressions.append(expression)
         return forms, expressions
 
-    def _take_plain_room(self, plain: list[tuple[ChangeItem, Any, bytes]]) -> CatalogueCounts | None:
-        """Reserve room for all these items; None when there is none for all, though there may be for each."""
+    def _take_plain_room(
+        self, plain: list[tuple[ChangeItem, Any, bytes]], count: int
+    ) -> CatalogueCounts | None:
+        """Reserve room for these of `count` new items; None when not all have any, though each may."""
+        if self._count_live() + self._staged_live + count > self.limits.subscriptions_max:
+            return None
         predicates = sum([len(form.numbers) for _, form, _ in plain])
         size_bytes = sum([len(expression) for _, _, expression in plain])
         owners = [item.owner for item, _, _ in plain if item.owner is not msgspec.UNSET]
@@ -227,8 +227,7 @@ class Staging:
     def _subscribe_plain(
         self, item: ChangeItem, form: Conjunction, expression: bytes, row: int
     ) -> tuple[Change, Answer]:
-        """Do what `subscribe` does for an item of the commonest kind; `row` has its id now."""
-        self._check_count()
+        """Do what `subscribe` does for a plain item that there is room for; `row` has its id now."""
         name, owner = item.id, DEFAULT_OWNER
         if row >= 0 or name in self._overlay or not name:
             self._new_id(name, 0)  # says what is wrong, or that the last change under this id was a removal
@@ -381,9 +380,9 @@ class Staging:
         if not staged:
             return
         overlay = self._overlay
-        for entry in staged:
-            change = entry.change
-            self._staged_live -= ADDED[change.operation]
+        changes = [entry.change for entry in staged]
+        self._staged_live -= sum([ADDED[change.operation] for change in changes])
+        for change in changes:
             if overlay.get(change.subscription_id) is change:
                 del overlay[change.subscription_id]
         rooms = [entry.room for entry in staged if entry.room is not NO_COUNTS]

@@ -75,6 +75,19 @@ class IdIndex:
         """
         if len(text_ids) < MANY_IDS:
             return [self.find(text_id) for text_id in text_ids]
+        rows = self._guess(text_ids)
+        # A word of that tag is almost always the right one, so the texts are compared all at once.
+        found = [number for number, row in enumerate(rows) if row >= 0]
+        if found:
+            expected = [text_ids[number].encode() for number in found]
+            offsets, text = texts_of(np.array([rows[number] for number in found], np.int32))
+            sizes = np.fromiter(map(len, expected), np.int64, len(expected))
+            if text != b"".join(expected) or not np.array_equal(np.diff(offsets), sizes):
+                return [self.find(text_id) for text_id in text_ids]
+        return rows
+
+    def _guess(self, text_ids: Sequence[str]) -> list[int]:
+        """Return the first row with the tag of each id, which is almost always the right one; or -1."""
         if self._old:
             for text_id in text_ids:
                 self._settle(hash(text_id) & _SEGMENT_MASK)
@@ -88,14 +101,6 @@ class IdIndex:
             while (word := segment[at]) and word >> 32 != tag:
                 at += 1
             rows.append((word & _ROW_MASK) - 1)
-        # A word of that tag is almost always the right one, so the texts are compared all at once.
-        found = [number for number, row in enumerate(rows) if row >= 0]
-        if found:
-            expected = [text_ids[number].encode() for number in found]
-            offsets, text = texts_of(np.array([rows[number] for number in found], np.int32))
-            sizes = np.fromiter(map(len, expected), np.int64, len(expected))
-            if text != b"".join(expected) or not np.array_equal(np.diff(offsets), sizes):
-                return [self.find(text_id) for text_id in text_ids]
         return rows
 
     def add(self, text_id: str, row: int) -> None:
@@ -186,14 +191,18 @@ class IdIndex:
         self._counts[number] -= 1
         self._count -= 1
 
-    def remove_many(
-        self, text_ids: Sequence[str], texts_of: Callable[[I4], tuple[npt.NDArray[np.int64], bytes]]
-    ) -> list[int]:
+    def remove_many(self, text_ids: Sequence[str], are_theirs: Callable[[I4], bool]) -> list[int]:
         """Take different ids that are there out, as `remove` does; return their rows.
 
-        Parameters are those of `find_many`.
+        Parameters
+        ----------
+        text_ids : sequence of str
+        are_theirs : callable
+            Tells whether so many rows, all there, are those of the ids: cheaper than to compare their texts.
         """
-        rows = self.find_many(text_ids, texts_of)
+        rows = self._guess(text_ids)
+        if -1 in rows or not are_theirs(np.array(rows, np.int32)):
+            rows = [self.find(text_id) for text_id in text_ids]
         for text_id, row in zip(text_ids, rows, strict=True):
             hashed = hash(text_id)
             number = hashed & _SEGMENT_MASK

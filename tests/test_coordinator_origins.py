@@ -78,7 +78,8 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "SLICE_ITEMS", 2)
+    monkeypatch.setattr(changes, "SLICE_ITEMS_LEAST", 2)
+    monkeypatch.setattr(changes, "SLICE_ITEMS_MOST", 2)
 
 
 def cut(folder: Path, version: int) -> None:

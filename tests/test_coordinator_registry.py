@@ -9,7 +9,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from pubsub_cluster.coordinator.changes import REQUESTS_PER_CONNECTION_MAX, ChangeDesk
+from pubsub_cluster.coordinator.changes import (
+    REQUESTS_PER_CONNECTION_MAX,
+    SLICE_ITEMS_LEAST,
+    SLICE_ITEMS_MOST,
+    SLICE_S,
+    ChangeDesk,
+)
 from pubsub_cluster.coordinator.describing import describe
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import Change, ChangeStore, Committed
@@ -377,3 +383,45 @@ def test_connections_take_turns_and_are_bounded() -> None:
     desk.work()
     with pytest.raises(DuplicateIdError):
         desk._registry.stage_subscribe({"expr": EXPR, "id": "mine"})
+
+
+def test_groups_that_are_durable_at_once_come_into_force_in_their_order() -> None:
+    together, one_by_one = desk_with_changes(), desk_with_changes()
+    store: Any = together._store
+    assert together.committed()
+    for report in one_by_one._store.poll():
+        one_by_one._store.reports = [report]  # type: ignore[attr-defined]
+        one_by_one.committed()
+    assert together.idle and one_by_one.idle and store.reports == []
+    assert content(together._registry) == content(one_by_one._registry)
+    assert together._registry.version == one_by_one._registry.version == 8
+    assert [together._registry._live.find(name) for name in "ab"] == [3, -1]
+
+
+def desk_with_changes() -> ChangeDesk:
+    """Return a desk whose groups are all durable and not in force yet."""
+    store = StoppedStore()
+    desk = ChangeDesk(new_registry(), store, lambda key, fields: None)
+    requests: list[tuple[Op, list[Any]]] = [
+        (Op.SUBSCRIBE, [{"id": "a", "expr": EXPR}, {"id": "b", "expr": EXPR}]),
+        (Op.UPDATE, [{"id": "b", "expr": {"attr": "x", "op": "=", "value": 2}}]),
+        (Op.UNSUBSCRIBE, ["a"]),
+        (Op.UNSUBSCRIBE, ["b"]),
+        (Op.SUBSCRIBE, [{"id": "a", "expr": EXPR}, {"id": "c", "expr": EXPR}]),
+        (Op.UNSUBSCRIBE, ["c"]),
+    ]
+    for number, (op, items) in enumerate(requests):
+        desk.submit(b"one", (str(number),), op, items)
+        desk.work()
+    store.reports = [Committed(number + 1, None) for number in range(len(requests))]
+    return desk
+
+
+def test_slices_fit_the_time_that_they_take() -> None:
+    desk = ChangeDesk(new_registry(), StoppedStore(), lambda key, fields: None)
+    sizes = []
+    for took_s in (0.0, 0.0, SLICE_S, 2 * SLICE_S, *[0.0] * 9, *[1.0] * 9):
+        desk._fit_slices(took_s)
+        sizes.append(desk._slice_items)
+    assert sizes[:4] == [384, 576, 576, 288]
+    assert (sizes[12], sizes[-1]) == (SLICE_ITEMS_MOST, SLICE_ITEMS_LEAST)
