@@ -47,6 +47,7 @@ WORDS = {
     "table_count": "hash tables",
     "size_bytes": "size",
     "build_ms": "time to build",
+    "build_cpu_ms": "of it on a processor",
     "write_ms": "time to write",
     "tables_chosen_anew": "tables chosen anew because",
 }

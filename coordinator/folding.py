@@ -44,6 +44,8 @@ class FoldPolicy:
         Least time between two generations built for better statistics alone.
     delta_cost_us : int
         What the delta has cost the workers since the generation in force was published.
+    build_s, build_cpu_s : float
+        What the last build took, and took of a processor: it gives way to everything else.
     """
 
     retune_interval_s: float
@@ -58,6 +60,7 @@ class FoldPolicy:
     sample_count: int = 0
     sampled_since_build: int = 0
     build_s: float = 0.0
+    build_cpu_s: float = 0.0
     removed_since_build: int = 0
     dead_rows: int = 0
     reclaim_from_s: float = 0.0
@@ -109,7 +112,7 @@ class FoldPolicy:
             return "large delta"
         if delta_rows >= DELTA_ROWS_MIN:
             is_costly = self.delta_us > DELTA_COST_SHARE_MAX * self.base_us
-            if is_costly and self.delta_cost_us >= 1e6 * self.build_s:
+            if is_costly and self.delta_cost_us >= 1e6 * self.build_cpu_s:
                 return "costly delta"
             if now_s - self.changed_at_s >= QUIET_S and delta_rows >= QUIET_SHARE * self.base_rows:
                 return "delta at rest"

@@ -110,6 +110,7 @@ class TunerDesk:
         build, self.building = self.building, None
         self.failures = 0
         self.policy.build_s = now_s - build.started_s if build else 0.0
+        self.policy.build_cpu_s = message.summary.get("build_cpu_ms", 0) / 1e3
         record = {
             "generation": message.generation,
             "reason": build.reason if build else "",

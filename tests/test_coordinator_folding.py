@@ -28,7 +28,7 @@ def test_a_delta_is_folded_when_it_rests_costs_or_is_large() -> None:
     for _ in range(50):
         policy.measured(100, 20)
     assert policy.reason(10.1) == "costly delta"
-    policy.build_s = 0.01
+    policy.build_s, policy.build_cpu_s = 60.0, 0.01
     assert policy.reason(10.1) is None, "it has not cost as much as a build"
     for _ in range(450):
         policy.measured(100, 20)
