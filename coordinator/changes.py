@@ -198,6 +198,8 @@ class ChangeDesk:
         changes: list[Change] = []
         unsure: list[int] = []  # results that were judged against changes which are not durable yet
         stop = min(request.position + self._slice_items, len(request.items))
+        if self._recalled is not None:
+            stop = self._recalled.stop_before_known(request.op.value, request.key[-1], request.position, stop)
         for staged in self._registry.stage_many(request.op, request.items[request.position : stop]):
             if isinstance(staged, tuple):
                 change, result = staged

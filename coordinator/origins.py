@@ -52,11 +52,11 @@ class Recalled:
     def __init__(self, store: ChangeStore, answer: Callable[[Change], dict[str, Any]]) -> None:
         self._store = store
         self._answer = answer
-        self._groups: dict[tuple[str, int], tuple[int, bytes | None]] = {}
+        self._groups: dict[str, dict[int, tuple[int, bytes | None]]] = {}  # by request and first item
         size_bytes = 0
         with store.reading() as connection:
             for request, first, refused, version, size in connection.execute(_RECENT, (RECALLED_GROUPS_MAX,)):
-                self._groups.setdefault((request, first), (version, refused))
+                self._groups.setdefault(request, {}).setdefault(first, (version, refused))
                 size_bytes += size
                 if size_bytes > RECALLED_SIZE_BYTES_MAX:
                     return
@@ -66,13 +66,13 @@ class Recalled:
 
         Raises
         ------
-        StoreError
-            The group is damaged.
+        PubSubError
+            The group is damaged, or the present schema or limits do not allow what is in it.
         """
         if not self._groups:
             return None
         name = f"{op} {request}"
-        version, refused = self._groups.get((name, first_item), (0, None))
+        version, refused = self._groups.get(name, {}).get(first_item, (0, None))
         if not version:
             return None
         with self._store.reading() as connection:
@@ -87,3 +87,11 @@ class Recalled:
             {"ok": False, "error": errors[str(idx)]} if str(idx) in errors else self._answer(next(good))
             for idx in range(len(changes) + len(errors))
         ]
+
+    def stop_before_known(self, op: str, request: str, first_item: int, stop: int) -> int:
+        """Return where a slice of a request ends: at `stop`, or where a group begins that is known.
+
+        Slices of which every item was refused are not in the table, and those of this life have other sizes.
+        """
+        known = self._groups.get(f"{op} {request}", {}) if self._groups else {}
+        return min([stop, *(first for first in known if first > first_item)])

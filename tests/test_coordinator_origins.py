@@ -53,9 +53,9 @@ class Life:
     def answer(self, key: tuple[str, ...], fields: dict[str, Any]) -> None:
         self.answers[key[-1]] = orjson.loads(orjson.dumps(fields["results"]))
 
-    def run(self) -> Life:
+    def run(self, requests: list[tuple[str, Op, list[Any]]] = REQUESTS) -> Life:
         """Carry out all requests, one after the other; end."""
-        for name, op, items in REQUESTS:
+        for name, op, items in requests:
             self.desk.submit(b"c", ("change", op, name), op, items)
         while self.desk.busy:
             self.desk.work()
@@ -114,3 +114,15 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     again = Life(tmp_path).run()
     assert (again.answers["b again"][0]["handle"] == 9) is (name != "REQUEST_SIZE_BYTES_MAX")
     assert again.answers["made"][0]["handle"] > 9, "made once more"
+
+
+def test_what_follows_a_refused_slice_is_recognised_by_slices_of_another_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [("mixed", Op.SUBSCRIBE, [{"expr": "x ="}] * 2 + [{"expr": f"x = {n}"} for n in range(3)])]
+    first = Life(tmp_path).run(requests)
+    monkeypatch.setattr(changes, "SLICE_ITEMS_LEAST", 3)
+    monkeypatch.setattr(changes, "SLICE_ITEMS_MOST", 3)
+    again = Life(tmp_path).run(requests)
+    assert again.answers == first.answers
+    assert again.registry.version == first.registry.version == 3
