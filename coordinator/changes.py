@@ -181,8 +181,13 @@ class ChangeDesk:
         """Answer a slice that was made durable in a life before, if it was."""
         if self._recalled is None:
             return False
-        known = self._recalled.results(request.op.value, request.key[-1], request.position)
-        if not known or len(known) > len(request.items) - request.position:
+        left = len(request.items) - request.position
+        try:
+            known = self._recalled.results(request.op.value, request.key[-1], request.position)
+        except PubSubError as error:  # whatever was carried out, nothing of it is a second time
+            log.error("a request that was sent again is refused: %s", error)
+            known = [{"ok": False, "error": _unknown_fate(error).to_dict()}] * left
+        if not known or len(known) > left:
             return False
         request.results += known
         request.position += len(known)
@@ -270,3 +275,11 @@ class ChangeDesk:
             self._retained.ask(request.made, request.results, request.told_max, answer)
         else:
             self._answer(request.key, fields)
+
+
+def _unknown_fate(error: PubSubError) -> StoreError:
+    return StoreError(
+        "what this request did before the restart cannot be told",
+        seen=str(error),
+        remedy="Ask for its subscriptions (`describe`, `list`), and send what is missing as a new request.",
+    )

@@ -126,3 +126,15 @@ def test_what_follows_a_refused_slice_is_recognised_by_slices_of_another_size(
     again = Life(tmp_path).run(requests)
     assert again.answers == first.answers
     assert again.registry.version == first.registry.version == 3
+
+
+def test_what_cannot_be_read_is_not_carried_out_again(tmp_path: Path) -> None:
+    Life(tmp_path).run()
+    again = Life(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalogue.sqlite")) as connection, connection:
+        damage = "UPDATE changes SET body = x'90' WHERE request = 'subscribe made' AND first_item = 2"
+        connection.execute(damage)
+    again.run()
+    assert [result["ok"] for result in again.answers["made"]] == [True, True, False, False, False]
+    assert again.answers["made"][4]["error"]["code"] == "store_failed"
+    assert again.registry.version == 13
