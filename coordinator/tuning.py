@@ -103,7 +103,8 @@ class TunerDesk:
         self.policy.started()
         counts = tuple(catalogue.counts())
         named = self.building.generation, counts, version, catalogue.name
-        return wire.Fold(*named, epoch, now_us, reason in CAN_WAIT)
+        # After a failure it does not wait: it may have hung for want of the processor.
+        return wire.Fold(*named, epoch, now_us, reason in CAN_WAIT and not self.failures)
 
     def built(self, message: wire.Built, now_s: float) -> None:
         """A generation is complete; remember how it came about."""

@@ -34,8 +34,9 @@ from pubsub_cluster.coordinator.instructions import (
 from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.coordinator.tuning import Build, TunerDesk
 from pubsub_cluster.language.errors import BusyError, LimitError, PoisonBatchError
+from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.owner import Owner
-from pubsub_cluster.tuner.messages import BuildFailed
+from pubsub_cluster.tuner.messages import BuildFailed, Built
 from pubsub_cluster.workers import messages as wire
 
 SHARDS, REPLICAS = 2, 2
@@ -394,6 +395,26 @@ def test_builds_that_fail_again_and_again_are_tried_again() -> None:
         desk.building = Build(number, "asked for", 0.0, epoch=1)
         desk.failed(BuildFailed(number, {}), 0.0)
     assert desk.policy.reclaim_from_s == 600.0
+
+
+def test_a_build_that_hung_behind_others_does_not_give_way_to_them_again() -> None:
+    catalogue, desk = (
+        CatalogueWriter.in_memory(1),
+        TunerDesk(Owner("c0c0c0c0", 1, 1), FoldPolicy(30.0), ready=True),
+    )
+    waits = []
+    for now_s in (0.0, 1_000.0, 2_000.0):
+        desk.policy.asked = desk.ready = True
+        request = desk.fold(catalogue, 0, 0, False, now_s)
+        assert request is not None
+        waits.append(request.can_wait)
+        if now_s:
+            desk.built(Built(request.generation, "", (), 0, [], {}), now_s)
+        else:
+            assert desk.hangs(999.0)
+            desk.died(999.0)
+            desk.paused_until_s = 0.0
+    assert waits == [True, False, True]
 
 
 def test_a_new_worker_maps_the_catalogue_of_the_batches_that_wait() -> None:
