@@ -42,6 +42,7 @@ BATCHES_HELD_MAX = 16
 EVENT_LABELS_MAX = 1 << 22
 
 EntriesT = TypeVar("EntriesT", NumberEntries, TextEntries, BooleanEntries)
+_NO_ENTRIES = AttributeEntries()
 
 
 class LabelStatistics(NamedTuple):
@@ -106,6 +107,30 @@ class EventSample:
                     ):
                         yield bytes(data[start:end])
 
+    def _entries(self, name: str) -> AttributeEntries | None:
+        """Return the entries of an attribute in all events; None without any.
+
+        Together, because to look values up costs as much as there are constants: batches may be of one event.
+        """
+        numbers: list[NumberEntries] = []
+        texts: list[TextEntries] = []
+        booleans: list[BooleanEntries] = []
+        first_event = text_size = 0
+        for raw in self._batches:
+            entries = raw.attributes.get(name, _NO_ENTRIES)
+            if entries.numbers is not None:
+                numbers.append(_moved(entries.numbers, first_event))
+            if entries.texts is not None:
+                event, start, end, data = _moved(entries.texts, first_event)
+                texts.append(TextEntries(event, start + text_size, end + text_size, data))
+                text_size += len(data)
+            if entries.booleans is not None:
+                booleans.append(_moved(entries.booleans, first_event))
+            first_event += raw.event_count
+        if not (numbers or texts or booleans):
+            return None
+        return AttributeEntries(_joined(numbers), _joined(texts), _joined(booleans))
+
     def statistics(self, spaces: CodeSpaces, attribute_names: Sequence[str]) -> LabelStatistics:
         """Return the probabilities of labels and presence against `spaces`."""
         label_count = np.diff(spaces.label_start).astype(np.int64)
@@ -114,22 +139,33 @@ class EventSample:
         kept = min(self.event_count, EVENT_LABELS_MAX // max(spaces.attribute_count, 1))
         events = np.zeros((kept, spaces.attribute_count), np.int32)
         for attribute, name in enumerate(attribute_names):
+            entries = self._entries(name)
+            if entries is None:
+                continue
             first, stop = spaces.label_start[attribute : attribute + 2].tolist()
-            batch_start = 0
-            for raw in self._batches:
-                if name in raw.attributes:
-                    event, found = encode_entries(spaces, attribute, raw.attributes[name])
-                    times[first:stop] += np.bincount(found, minlength=stop - first)
-                    present[attribute] += len(np.unique(event))
-                    held = event + batch_start < kept
-                    events[event[held] + batch_start, attribute] = found[held]
-                batch_start += raw.event_count
+            event, found = encode_entries(spaces, attribute, entries)
+            times[first:stop] += np.bincount(found, minlength=stop - first)
+            present[attribute] += len(np.unique(event))
+            held = event < kept
+            events[event[held], attribute] = found[held]
         values = np.add.reduceat(np.append(times, 0.0), spaces.label_start[:-1]) * (label_count > 0)
         prior = np.sqrt(np.maximum(values, 1.0))
         evenly, share = prior / np.maximum(label_count, 1), np.maximum(values, 1.0) / (values + prior)
         label = (times + np.repeat(evenly, label_count)) * np.repeat(share, label_count)
         total = self.event_count + 1.0
         return LabelStatistics(np.minimum(label / total, 1.0), present / total, events)
+
+
+def _moved(entries: EntriesT, first_event: int) -> EntriesT:
+    moved: EntriesT = entries._replace(event=entries.event + np.int32(first_event))
+    return moved
+
+
+def _joined(pieces: list[EntriesT]) -> EntriesT | None:
+    if not pieces:
+        return None
+    joined: EntriesT = type(pieces[0])(*map(np.concatenate, zip(*pieces, strict=True)))
+    return joined
 
 
 def encode_entries(spaces: CodeSpaces, attribute: int, entries: AttributeEntries) -> tuple[I4, I8]:

@@ -1,0 +1,56 @@
+"""What a sample of events says of labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pubsub_cluster.coordinator.registry import Registry
+from pubsub_cluster.language.decode import decode_payload
+from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.payload import payload_from_dicts
+from pubsub_cluster.language.raw_batch import AttributeEntries
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.code_space import CodeSpaces, build_code_spaces, gather_predicates
+from pubsub_cluster.tuner import statistics
+from pubsub_cluster.tuner.statistics import EventSample
+
+EVENTS = [{"a": n % 7, "b": ("x", "y", n)[n % 3], "c": n % 2 == 0, "d": "no predicate's"} for n in range(40)]
+EXPRESSIONS = ["a = 1 AND b = 'x'", "a > 5", "b = 'z' OR b = 20", "c = true", "e = 3"]
+
+
+def spaces_of(expressions: list[str]) -> tuple[CodeSpaces, list[str]]:
+    writer = CatalogueWriter.in_memory(1_000)
+    registry = Registry(writer, EMPTY_SCHEMA, DEFAULT_LIMITS)
+    for expression in expressions:
+        registry.stage_subscribe({"expr": expression})
+    registry.apply(len(expressions))
+    reader, counts = CatalogueReader.of(writer), writer.counts()
+    spaces, _ = build_code_spaces(
+        gather_predicates(reader.columns, np.arange(counts.predicates, dtype=np.int32))
+    )
+    return spaces, [reader.attribute_name(number) for number in range(spaces.attribute_count)]
+
+
+def test_batches_of_one_event_say_what_one_batch_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each attribute's constants are gone through once, not once a batch."""
+    spaces, names = spaces_of(EXPRESSIONS)
+    together, one_by_one = EventSample(16 * len(EVENTS)), EventSample(16 * len(EVENTS))
+    for sample, size in ((together, len(EVENTS)), (one_by_one, 1)):
+        for first in range(0, len(EVENTS), size):
+            payload = payload_from_dicts(EVENTS[first : first + size])
+            sample.add(decode_payload(payload.header, payload.buffers))
+    expected = together.statistics(spaces, names)
+    encoded = []
+    encode = statistics.encode_entries
+
+    def counted(spaces: CodeSpaces, attribute: int, entries: AttributeEntries) -> object:
+        encoded.append(names[attribute])
+        return encode(spaces, attribute, entries)
+
+    monkeypatch.setattr(statistics, "encode_entries", counted)
+    for mine, theirs in zip(one_by_one.statistics(spaces, names), expected, strict=True):
+        assert np.array_equal(mine, theirs)
+    assert sorted(encoded) == ["a", "b", "c"]
+    assert len(np.unique(expected.events)) > 5
