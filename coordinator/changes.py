@@ -36,6 +36,7 @@ from pubsub_cluster.language.protocol import RETAINED_TOLD_MAX, Op
 SLICE_S = 0.0025  # of work: others wait for a bulk load so long, and about as long until it is in force
 SLICE_ITEMS_LEAST, SLICE_ITEMS_MOST = 256, 1_024
 GROUPS_OUTSTANDING_MAX = 64
+CHANGES_OUTSTANDING_MAX = 16_384  # what a slow disk reports at once comes into force at once
 REQUESTS_MAX = 1_024
 REQUESTS_PER_CONNECTION_MAX = 64
 ITEMS_WAITING_MAX = 500_000
@@ -102,6 +103,7 @@ class ChangeDesk:
         self._queues: OrderedDict[bytes, deque[ChangeRequest]] = OrderedDict()
         self._request_count = self._item_count = 0
         self._groups: dict[int, _Group] = {}
+        self._change_count = 0  # of these groups
         self._failed = False
         self._slice_items = SLICE_ITEMS_LEAST
 
@@ -154,7 +156,8 @@ class ChangeDesk:
     @property
     def busy(self) -> bool:
         """There is something to stage now."""
-        return bool(self._queues) and not self._failed and len(self._groups) < GROUPS_OUTSTANDING_MAX
+        is_full = len(self._groups) >= GROUPS_OUTSTANDING_MAX or self._change_count >= CHANGES_OUTSTANDING_MAX
+        return bool(self._queues) and not self._failed and not is_full
 
     def work(self) -> None:
         """Stage one slice of the next connection's oldest request and hand it to the store."""
@@ -224,6 +227,7 @@ class ChangeDesk:
         if changes:
             group = _Group(request, first_result, len(request.results) - first_result, len(changes))
             request.outstanding += 1
+            self._change_count += len(changes)
             # Cannot be full: GROUPS_OUTSTANDING_MAX is below the store's bound.
             results = request.results[first_result:]
             is_good = len(results) == len(changes)
@@ -243,6 +247,7 @@ class ChangeDesk:
             self._registry.apply(sum(durable))
         for report in reports:
             group = self._groups.pop(report.group_id)
+            self._change_count -= group.change_count
             group.request.outstanding -= 1
             if report.error is not None:
                 self._failed = True

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from pubsub_cluster.coordinator import changes
 from pubsub_cluster.coordinator.changes import (
     REQUESTS_PER_CONNECTION_MAX,
     SLICE_ITEMS_LEAST,
@@ -425,3 +426,21 @@ def test_slices_fit_the_time_that_they_take() -> None:
         sizes.append(desk._slice_items)
     assert sizes[:4] == [384, 576, 576, 288]
     assert (sizes[12], sizes[-1]) == (SLICE_ITEMS_MOST, SLICE_ITEMS_LEAST)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_waits_for_the_disk_is_bounded(monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
+    """It comes into force in one go, however large slices have become."""
+    monkeypatch.setattr(changes, "CHANGES_OUTSTANDING_MAX", 5)
+    store = StoppedStore()
+    desk = ChangeDesk(new_registry(), store, lambda key, fields: None)
+    for number in range(9):
+        desk.submit(b"one", (str(number),), Op.SUBSCRIBE, [{"expr": EXPR}, {"expr": EXPR}])
+    for groups in (3, 6, 9):
+        while desk.busy:
+            desk.work()
+        assert store.groups == groups
+        error = None if kept else StoreError("the disk is full")
+        store.reports = [Committed(group, error) for group in range(groups - 2, groups + 1)]
+        assert desk.committed() is kept
+    assert desk.idle and desk._change_count == 0
