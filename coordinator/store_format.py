@@ -47,8 +47,10 @@ def prepare(connection: sqlite3.Connection) -> None:
     with connection:
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (STORE_FORMAT,))
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('lineage', ?)", (uuid.uuid4().hex,))
-        for column in _LATER_COLUMNS.get(meta(connection, "format") or "", ()):
+        later_columns = _LATER_COLUMNS.get(meta(connection, "format") or "", ())
+        for column in later_columns:
             connection.execute(_ADD + column)
+        if later_columns:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (STORE_FORMAT,))
     found = meta(connection, "format")
     if found != STORE_FORMAT:
