@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter
 from pubsub_cluster.tuner import process
 from pubsub_cluster.tuner.builder import build_layout
-from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.dynamic import CREATED, REMOVED
 from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.messages import BuildFailed, Fold
@@ -147,3 +148,28 @@ def test_a_build_that_failed_leaves_nothing_half_changed(monkeypatch: pytest.Mon
     (told_of,) = said
     assert isinstance(told_of, BuildFailed) and "half of it was done" in str(told_of.error)
     assert loop._live is not before
+
+
+def test_constants_are_measured_by_no_gentle_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that such a thread starts has its low priority, and the kernel ends it with the thread."""
+    loop = process.TunerLoop("inproc://nobody")
+    threads: list[int] = []
+
+    class Measuring:
+        def __init__(self) -> None:
+            threads.append(threading.get_ident())
+
+        def is_done(self, _wait_s: float) -> bool:
+            return True
+
+        def result(self) -> CostConstants:
+            return DEFAULT_CONSTANTS
+
+    monkeypatch.setattr(process, "Measurement", Measuring)
+    monkeypatch.setattr(loop, "_say", lambda _: None)
+    monkeypatch.setattr(loop, "_fold", lambda _: threads.append(threading.get_ident()))
+    counts = NO_COUNTS._replace(clauses=process.MEASURED_FROM_CLAUSES)
+    loop._take(Fold(3, tuple(counts), 1, "catalogue", can_wait=True))
+    loop._context.destroy(linger=0)
+    assert loop._constants == DEFAULT_CONSTANTS
+    assert threads[0] == threading.get_ident() != threads[1]

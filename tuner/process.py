@@ -91,6 +91,8 @@ class TunerLoop:
             case wire.Tune():
                 self._tune = message
             case wire.Fold():
+                # Not in the thread that is gentle: the measurement would have its priority, and end with it.
+                self._wait_for_constants(CatalogueCounts(*message.counts).clauses)
                 if message.can_wait:
                     gently(functools.partial(self._fold, message))
                 else:
@@ -147,7 +149,7 @@ class TunerLoop:
                 request.generation,
                 partition_count=self._setup.partition_count,
                 configuration=self._live.configure,
-                constants=self._measured(counts.clauses),
+                constants=self._constants,
             )
             built_s = time.perf_counter()
             cost: list[float] = arrays.partition_cost.tolist()
@@ -215,13 +217,12 @@ class TunerLoop:
         self._constants = measurement.result()
         self._say(wire.Measured(self._constants._asdict()))
 
-    def _measured(self, clause_count: int) -> CostConstants | None:
-        """Return the machine's constants; only a build that is large enough to profit waits for them."""
+    def _wait_for_constants(self, clause_count: int) -> None:
+        """Wait for the machine's constants, but not for long; only a build that is large profits."""
         if self._constants is None and clause_count >= MEASURED_FROM_CLAUSES:
             self._measurement = self._measurement or Measurement()
             if self._measurement.is_done(MEASURE_WAIT_S_MAX):
                 self._finish_measurement(self._measurement)
-        return self._constants
 
     @fault_point("tuner.send")
     def _say(self, message: wire.FromTuner) -> None:
