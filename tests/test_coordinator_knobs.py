@@ -110,10 +110,18 @@ def test_what_cannot_be_kept_is_not_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"[]", b'{"values": {"bm_max": -1}}', b'{"values": {"no such": 1}}', b'{"new": 1}']
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"values": {"bm_max": -1}}',
+        b'{"values": {"no such": 1}}',
+        b'{"new": 1}',
+        b'{"is_frozen": true, "tables": [{"attributes": ["a", "b"], "slices": [0]}]}',
+    ],
 )
 def test_a_start_goes_on_without_settings_that_it_does_not_understand(tmp_path: Path, content: bytes) -> None:
     (tmp_path / SETTINGS_FILE).write_bytes(content)
     parts = Parts(tmp_path)
-    assert parts.knobs.told()["set"] == []
+    assert parts.knobs.told()["set"] == [] and not parts.knobs.told()["frozen"]
     assert (tmp_path / SETTINGS_FILE).read_bytes() == content

@@ -178,6 +178,11 @@ class FrozenTable(msgspec.Struct, frozen=True):
     attributes: tuple[str, ...]
     slices: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse what no tuner could build: a file may have been edited."""
+        if len(set(self.attributes)) != len(self.slices) or len(self.attributes) != len(self.slices):
+            raise ValueError(f"a frozen table has {self.slices} for the slices of {self.attributes}")
+
 
 class Tune(msgspec.Struct, tag="tune", frozen=True):
     """Coordinator: from the next fold on these are the dynamic algorithm's thresholds.
