@@ -126,7 +126,7 @@ class PublishDesk:
             self._coordinator.retained.done(batch_no, (batch.version, batch.now_us), good)
         now_s = time.monotonic()
         tuner = self._coordinator.tuner
-        if tuner.wants_sample(now_s):
+        if tuner.wants_sample(batch.event_count, now_s):
             check = self._coordinator.self_check.pick(batch, now_s)
             self._coordinator.backend.send_tuner(tuner.lend(batch.chunk_idx, now_s, check))
         else:

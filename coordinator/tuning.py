@@ -18,8 +18,10 @@ from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
 SAMPLE_INTERVAL_S = 0.25
-FIRST_SAMPLES, FIRST_SAMPLES_INTERVAL_S = 1_024, 0.05
-"""So many events are wanted soon: tables that were chosen by a few hundred are visibly worse."""
+FIRST_SAMPLES, FIRST_SAMPLES_INTERVAL_S = 1_536, 0.05
+HURRIED_EVENTS_MIN = 32
+"""So many events are wanted soon, of batches that bring many: tables that were chosen by a few hundred are
+visibly worse, and where each event comes alone, haste would be work beside every twentieth of a second."""
 RESPAWN_DELAY_S = 0.5
 FAILURE_PAUSE_S_MAX = 60.0
 EPOCH_PAUSE_S_MAX = 600.0
@@ -66,10 +68,10 @@ class TunerDesk:
     summary: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, float] = field(default_factory=dict)
 
-    def wants_sample(self, now_s: float) -> bool:
-        """Lend it the batch that was just answered?"""
-        few = self.policy.sample_count < FIRST_SAMPLES
-        interval_s = FIRST_SAMPLES_INTERVAL_S if few else SAMPLE_INTERVAL_S
+    def wants_sample(self, event_count: int, now_s: float) -> bool:
+        """Lend it the batch of so many events that was just answered?"""
+        hurries = self.policy.sample_count < FIRST_SAMPLES and event_count >= HURRIED_EVENTS_MIN
+        interval_s = FIRST_SAMPLES_INTERVAL_S if hurries else SAMPLE_INTERVAL_S
         return self.ready and self.lent_chunk is None and now_s - self.sampled_at_s >= interval_s
 
     def lend(self, chunk_idx: int, now_s: float, check: wire.Check | None = None) -> wire.Sample:
