@@ -339,7 +339,7 @@ def main() -> int:
     found = measure(arguments.workload, arguments.subscriptions, arguments.rate, arguments.seconds)
     figures = figures_of(found, arguments.workload, arguments.subscriptions)
     if arguments.keep:
-        write(CSV, figures, keep_others=True)
+        write(CSV, figures, keep_others=True, only_figures=True)
     for figure in figures:
         sys.stdout.write(f"{figure.figure:<56}{figure.value:>14,.4g} {figure.unit:<10}{figure.target}\n")
     return 0

@@ -126,7 +126,7 @@ def main() -> int:
     found = measure(arguments.workload, arguments.subscriptions, arguments.seed)
     figures = figures_of(found, arguments.workload, arguments.subscriptions, arguments.seed)
     if arguments.keep:
-        write(CSV, figures, keep_others=True)
+        write(CSV, figures, keep_others=True, only_figures=True)
     for figure in figures:
         sys.stdout.write(f"{figure.figure:<56}{figure.value:>8.2f} {figure.unit:<3}{figure.target}\n")
     return 0
