@@ -55,7 +55,7 @@ def _save(
     matplotlib.rcParams["svg.hashsalt"] = "pubsub-cluster"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.8))
+    figure, axes = pyplot.subplots(figsize=(7.6, 3.8))
     drawn: Any = axes
     for label, sizes, values in lines:
         drawn.plot(sizes, values, marker="o", label=label)
@@ -69,7 +69,7 @@ def _save(
     drawn.set_ylabel(unit)
     drawn.set_title(title)
     drawn.grid(True, alpha=0.3)
-    drawn.legend()
+    drawn.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figure.tight_layout()
     FOLDER.mkdir(parents=True, exist_ok=True)
     figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
