@@ -26,6 +26,7 @@ REMEMBERED = 20_000
 class _Batch(NamedTuple):
     events: npt.NDArray[np.int64]
     valid_until: int
+    lives: int
 
 
 class Moment(NamedTuple):
@@ -60,7 +61,7 @@ class RetainedModel:
     count: Callable[..., None]
     lives: Callable[[], int]
     _published: dict[tuple[str, str], _Batch] = field(default_factory=dict)
-    _answered: deque[tuple[int, _Batch]] = field(default_factory=deque)
+    _answered: deque[_Batch] = field(default_factory=deque)
     _shortfalls: deque[_Shortfall] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,24 +71,29 @@ class RetainedModel:
         """Remember a batch that is retained; return its end of validity."""
         if valid_until is not None:
             with self._lock:
-                self._published[publisher, batch_id] = _Batch(events, valid_until)
+                self._published[publisher, batch_id] = _Batch(events, valid_until, self.lives())
                 if len(self._published) > REMEMBERED:
                     del self._published[next(iter(self._published))]
         return valid_until
 
     def answered(self, publisher: str, batch_id: str) -> None:
-        """From now on a new subscription is told of this batch."""
+        """From now on a new subscription is told of this batch, if nobody has died since it was sent.
+
+        Its answer may have waited here to be read while what retained it died.
+        """
         with self._lock:
-            self._answered.append((self.lives(), self._published[publisher, batch_id]))
+            batch = self._published[publisher, batch_id]
+            if batch.lives == self.lives():
+                self._answered.append(batch)
 
     def moment(self) -> Moment:
         """Return what a subscription that is sent now has to be told of."""
         now_us = time.time_ns() // 1_000
         with self._lock:
-            while self._answered and self._answered[0][1].valid_until < now_us:
+            while self._answered and self._answered[0].valid_until < now_us:
                 self._answered.popleft()
             lives = self.lives()
-            return Moment(lives, now_us, [batch for at, batch in self._answered if at == lives])
+            return Moment(lives, now_us, [batch for batch in self._answered if batch.lives == lives])
 
     def judge(self, expression: int, told: dict[str, Any] | None, asked: Moment) -> None:
         """Judge what a new subscription was told."""

@@ -54,3 +54,15 @@ def test_a_death_explains_what_is_missing_and_nothing_else(monkeypatch: pytest.M
     assert not judged(monkeypatch, None, lives_after=1)
     assert not judged(monkeypatch, {"error": {"condition": "lost"}}, lives_after=1)
     assert judged(monkeypatch, told(1), lives_after=1)
+
+
+def test_a_batch_whose_answer_was_read_after_a_death_need_not_be_told_of() -> None:
+    lives = [0]
+    model = RetainedModel(CatalogueModel(TRUTH), lambda *_: None, lambda: lives[0])
+    valid_until = int((time.time() + 60.0) * 1e6)
+    model.about_to_publish("p", "b", np.array([0, 1]), valid_until)
+    lives[0] = 1
+    model.answered("p", "b")
+    model.about_to_publish("p", "c", np.array([0]), valid_until)
+    model.answered("p", "c")
+    assert [batch.events.tolist() for batch in model.moment().answered] == [[0]]
