@@ -134,15 +134,19 @@ class Intake:
         publisher = publication.key[1]
         line = self._waiting.get(publisher)
         share = 1 if line is None else OWN_SHARE
-        full = self._size_bytes + publication.size_bytes > share * WAITING_SIZE_BYTES_MAX
-        if full or self._count >= share * WAITING_MAX:
-            raise BusyError(
-                "too many small batches wait for a worker",
-                seen=self._count,
-                limit=int(share * WAITING_MAX),
-                remedy="Send again after `retry_after_s`, or publish more events at a time.",
-                retry_after_s=BUSY_RETRY_AFTER_S,
-            )
+        size_bytes = self._size_bytes + publication.size_bytes
+        for what, seen, limit in (
+            ("small batches", self._count + 1, int(share * WAITING_MAX)),
+            ("bytes of small batches", size_bytes, int(share * WAITING_SIZE_BYTES_MAX)),
+        ):
+            if seen > limit:
+                raise BusyError(
+                    f"too many {what} wait for a worker",
+                    seen=seen,
+                    limit=limit,
+                    remedy="Send again after `retry_after_s`, or publish more events at a time.",
+                    retry_after_s=BUSY_RETRY_AFTER_S,
+                )
         if line is None:
             line = self._waiting[publisher] = deque()
         line.append(publication)
