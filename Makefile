@@ -84,5 +84,5 @@ $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[dev,demo]'
+	$(PIP) --editable '.[dev,demo,spark]'
 	@touch $(VENV)/.installed-demo $@

@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "restore": "pubsub_cluster.cli.durable:restore",
     "verify": "pubsub_cluster.cli.durable:verify",
     "tune": "pubsub_cluster.cli.tune:tune",
+    "pipeline": "pubsub_cluster.cli.pipeline.command:pipeline",
     "bench": "pubsub_cluster.cli.bench:bench",
     "doctor": "pubsub_cluster.cli.doctor:doctor",
     "demo": "pubsub_cluster.cli.demo.command:demo",

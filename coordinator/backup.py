@@ -20,7 +20,6 @@ import numpy as np
 import orjson
 
 from pubsub_cluster.coordinator.compaction import LiveChanges, kept_groups
-from pubsub_cluster.coordinator.packed_file import PackedFile, PackedWriter, opened
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import RESTORE_FILE, SnapshotFacts, write_snapshot
 from pubsub_cluster.coordinator.store import (
@@ -36,6 +35,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.packed_file import PackedFile, PackedWriter, opened
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.keeper import KeeperTask

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from pubsub_cluster.coordinator.packed_file import PART_SUFFIX, put_in_place
 from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.shm.packed_file import PART_SUFFIX, put_in_place
 from pubsub_cluster.tuner.messages import FrozenTable
 
 SETTINGS_FILE = "settings.json"

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from pubsub_cluster.coordinator.packed_file import PART_SUFFIX, PackedFile, PackedWriter, opened
 from pubsub_cluster.language.errors import PubSubError, StoreError
 from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
 from pubsub_cluster.shm.catalogue_store import I8, CatalogueColumns
 from pubsub_cluster.shm.columns import layout_version
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.packed_file import PART_SUFFIX, PackedFile, PackedWriter, opened
 
 RESTORE_FILE = "restore.packed"
 SNAPSHOT_DIR = "snapshots"

@@ -7,11 +7,13 @@ be there, and reading one would take memory.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from pubsub_cluster.language.predicate import NormalForm, Predicate
 from pubsub_cluster.shm.catalogue_codec import decode_predicate
+from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
 from pubsub_cluster.shm.catalogue_rows import id_ranges
 from pubsub_cluster.shm.catalogue_store import FAMILY, I4, I8, CatalogueColumns, CatalogueCounts, view_columns
 from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
@@ -19,7 +21,7 @@ from pubsub_cluster.shm.family import FamilySegment
 
 
 class CatalogueReader:
-    """A read-only view of a catalogue; made by `attach` or `of`.
+    """A read-only view of a catalogue; made by `attach`, `of` or `over`.
 
     Attributes
     ----------
@@ -28,25 +30,41 @@ class CatalogueReader:
     capacity : CatalogueCounts
     """
 
-    def __init__(self, family: FamilySegment) -> None:
+    def __init__(
+        self, columns: CatalogueColumns, capacity: CatalogueCounts, family: FamilySegment | None = None
+    ) -> None:
         self._family = family
-        self.columns: CatalogueColumns = view_columns(family, writable=False)
-        self.capacity = CatalogueCounts(**family.lengths)
+        self.columns = columns
+        self.capacity = capacity
 
     @classmethod
     def attach(cls, name: str) -> CatalogueReader:
         """Attach a shared catalogue by its segment's name; raises `SegmentError`."""
-        return cls(FamilySegment.attach(FAMILY, name))
-
-    @property
-    def name(self) -> str:
-        """Name of the segment."""
-        return self._family.name
+        return cls.of_family(FamilySegment.attach(FAMILY, name))
 
     @classmethod
     def of(cls, writer: CatalogueWriter) -> CatalogueReader:
         """Read the catalogue of a writer in this process."""
-        return cls(writer.store.family)
+        return cls.of_family(writer.store.family)
+
+    @classmethod
+    def over(cls, packed: PackedCatalogue) -> CatalogueReader:
+        """Read packed live rows where they lie, in memory or in a mapped file."""
+        columns: dict[str, Any] = {name: column.view() for name, column in packed.columns.items()}
+        columns["removed_version"] = np.zeros(packed.counts.rows, np.int64)
+        for column in columns.values():
+            column.flags.writeable = False
+        return cls(CatalogueColumns(**columns), packed.counts)
+
+    @classmethod
+    def of_family(cls, family: FamilySegment) -> CatalogueReader:
+        """Read a segment that is open already."""
+        return cls(view_columns(family, writable=False), CatalogueCounts(**family.lengths), family)
+
+    @property
+    def name(self) -> str:
+        """Name of the segment; empty where there is none."""
+        return "" if self._family is None else self._family.name
 
     def predicate(self, predicate_idx: int) -> Predicate:
         """Return a predicate."""
@@ -118,7 +136,8 @@ class CatalogueReader:
 
     def close(self) -> None:
         """Let go of the segment; columns stay valid."""
-        self._family.close()
+        if self._family is not None:
+            self._family.close()
 
     def _predicates(self, numbers: dict[int, int]) -> tuple[Predicate, ...]:
         return tuple(self.predicate(number) for number in numbers)

@@ -21,7 +21,6 @@ from pubsub_cluster.coordinator.backup import exchange, prepare_restore, write_b
 from pubsub_cluster.coordinator.compaction import compact, live_changes
 from pubsub_cluster.coordinator.keeper import KeeperTask
 from pubsub_cluster.coordinator.keeping import ATTEMPTS_MAX, Job, KeeperDesk
-from pubsub_cluster.coordinator.packed_file import PACKED_FORMAT, PackedWriter, opened
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import (
     RESTORE_FILE,
@@ -38,6 +37,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
+from pubsub_cluster.shm.packed_file import PACKED_FORMAT, PackedWriter, opened
 
 SCHEMA = msgspec.json.encode(EMPTY_SCHEMA.to_json()).decode()
 GROUP = 50

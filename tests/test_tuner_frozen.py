@@ -99,7 +99,7 @@ def test_frozen_tables_outlive_an_epoch_and_rest_while_their_attributes_are_gone
         writer.remove(row, 2)
     store = CatalogueStore.private(4 * SIZE)
     counts, _ = copy_live_rows(old.columns, writer.counts(), 2, store, 0)
-    new = CatalogueReader(store.family)
+    new = CatalogueReader.of_family(store.family)
     assert new.attribute_name(0) != old.attribute_name(0), "the epoch must number attributes anew"
     live = LiveTables()  # as the tuner begins anew with an epoch
     live.frozen = frozen

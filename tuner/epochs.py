@@ -90,7 +90,7 @@ def write_epoch(
     except BaseException:
         store.family.unlink()
         raise
-    return Epoch(CatalogueReader(store.family), made, store.family.name, moved)
+    return Epoch(CatalogueReader.of_family(store.family), made, store.family.name, moved)
 
 
 @fault_point("epoch.numbers")

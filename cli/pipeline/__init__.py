@@ -1,0 +1,1 @@
+"""``pipeline``: raw data to layouts and matches, on Spark."""

@@ -1,0 +1,82 @@
+"""The session that the command line uses: that of ``spark-submit`` or Spark Connect, else a local one.
+
+Functions of the pipeline take a session, or find the active one; none of them makes one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pubsub_cluster.pipeline.java import find_java_home
+
+LOCAL_OPTIONS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    # Stopping a query with a Python source overflows the default stack in Spark's own expression parser.
+    "spark.driver.extraJavaOptions": "-Xss8m",
+}
+SUBMITTED_VARIABLES = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_ENV_LOADED")
+
+
+def get_session(cores: int | None = None) -> SparkSession:
+    """Return the session that this process was submitted to or has, else make a local one.
+
+    Parameters
+    ----------
+    cores : int, optional
+        Of a local one; all by default.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if any(name in os.environ for name in SUBMITTED_VARIABLES):
+        return SparkSession.builder.appName("pubsub-cluster").getOrCreate()
+    return local_session(cores)
+
+
+def local_session(cores: int | None = None, **options: str) -> SparkSession:
+    """Start Spark in a JVM of this process; nothing but this process may use it.
+
+    Parameters
+    ----------
+    cores : int, optional
+        Tasks at a time; as many as the machine has cores by default.
+    **options : str
+        Further settings of Spark, with ``__`` for a dot.
+
+    Raises
+    ------
+    StartError
+        There is no Java.
+    """
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # else `python3` of the path, without our packages
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _find_java()
+    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("pubsub-cluster")
+    shuffles = str(cores or os.cpu_count() or 1)
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    for name, value in ({"spark.sql.shuffle.partitions": shuffles} | LOCAL_OPTIONS | given).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _find_java() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="pubsub-cluster-java-"))
+    home = find_java_home(folder)
+    if home is None:
+        folder.rmdir()
+        return
+    os.environ["JAVA_HOME"] = str(home)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,0 +1,242 @@
+"""A catalogue and its layouts as files: built anywhere, mapped by whoever matches, with one copy per host.
+
+    DIR/current.json                          which generation is in force
+    DIR/generation-000001/manifest.json       schema, parts, how they were made
+    DIR/generation-000001/part-00000.packed   live rows of a part of the catalogue, and the layout of them
+
+A part is complete in itself: its rows, and an index of exactly these. A catalogue that fits a host is one
+part. Files are packed (`shm.packed_file`): a part that is damaged, or of another version, is refused. A
+generation is written beside the others and becomes the one in force by a rename; the last few are kept for
+those who still read them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
+from pubsub_cluster.shm.catalogue_reader import CatalogueReader
+from pubsub_cluster.shm.catalogue_store import CatalogueColumns, CatalogueCounts
+from pubsub_cluster.shm.columns import layout_version
+from pubsub_cluster.shm.layout import LayoutView
+from pubsub_cluster.shm.packed_file import PART_SUFFIX, PackedFile, PackedWriter, opened, put_in_place
+
+FOLDER_FORMAT = 1
+PART_KIND = "layout"
+CURRENT_FILE, MANIFEST_FILE = "current.json", "manifest.json"
+GENERATIONS_KEPT = 3
+_CATALOGUE, _LAYOUT = "catalogue.", "layout."
+_CATALOGUE_COLUMNS = [name for name in CatalogueColumns._fields if name != "removed_version"]
+
+
+class PartFacts(NamedTuple):
+    """What the manifest says of a part.
+
+    Attributes
+    ----------
+    file : str
+        Name within the generation's folder.
+    subscriptions : int
+    size_bytes : int
+        Of the file.
+    """
+
+    file: str
+    subscriptions: int
+    size_bytes: int
+
+
+class LayoutGeneration(NamedTuple):
+    """One generation of a folder.
+
+    Attributes
+    ----------
+    folder : Path
+        Its own folder.
+    generation : int
+    schema : Schema
+    parts : tuple of PartFacts
+    facts : dict
+        What else the builder has to say.
+    """
+
+    folder: Path
+    generation: int
+    schema: Schema
+    parts: tuple[PartFacts, ...]
+    facts: dict[str, Any]
+
+    @property
+    def paths(self) -> list[Path]:
+        """Paths of the parts."""
+        return [self.folder / part.file for part in self.parts]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def subscriptions(self) -> int:
+        """Live subscriptions in all parts."""
+        return sum(part.subscriptions for part in self.parts)
+
+
+class MappedPart(NamedTuple):
+    """A part, mapped; its arrays keep the map alive.
+
+    Attributes
+    ----------
+    catalogue : CatalogueReader
+    layout : LayoutView
+    """
+
+    catalogue: CatalogueReader
+    layout: LayoutView
+
+
+def write_part(path: Path, catalogue: PackedCatalogue, layout: LayoutView) -> PartFacts:
+    """Write a part; complete when this returns, absent when it raises.
+
+    Parameters
+    ----------
+    path : Path
+    catalogue : PackedCatalogue
+    layout : LayoutView
+        Of exactly these rows, as `CatalogueReader.over` reads them.
+
+    Raises
+    ------
+    OSError
+        The disk is full, say.
+    """
+    with PackedWriter(path, PART_KIND) as file:
+        for name in _CATALOGUE_COLUMNS:
+            file.add(_CATALOGUE + name, catalogue.columns[name])
+        for name, column in layout._asdict().items():
+            file.add(_LAYOUT + name, column)
+        size_bytes = file.finish({"counts": list(catalogue.counts), "versions": _versions()})
+    return PartFacts(path.name, catalogue.counts.rows, size_bytes)
+
+
+def map_part(path: Path) -> MappedPart:
+    """Map a part after checking every byte of it.
+
+    Raises
+    ------
+    StoreError
+        Missing, damaged, or of another version.
+    """
+    with opened(path, PART_KIND) as file:
+        if file.facts["versions"] != _versions():
+            raise StoreError(
+                f"the layout file {path.name} is of another version of pubsub-cluster",
+                seen=file.facts["versions"],
+                limit=_versions(),
+                remedy="Build it again with this version: pubsub-cluster pipeline build",
+                path=str(path),
+            )
+        packed = PackedCatalogue(
+            CatalogueCounts(*file.facts["counts"]), _columns(file, _CATALOGUE, _CATALOGUE_COLUMNS)
+        )
+        layout = LayoutView(**_columns(file, _LAYOUT, LayoutView._fields))
+        return MappedPart(CatalogueReader.over(packed), layout)
+
+
+def _columns(file: PackedFile, prefix: str, names: Any) -> dict[str, Any]:
+    return {name: file.column(prefix + name) for name in names}
+
+
+def _versions() -> list[int]:
+    return [layout_version("catalogue"), layout_version("layout")]
+
+
+def begin_generation(root: Path) -> tuple[int, Path]:
+    """Make the folder of the next generation; return its number and path."""
+    root.mkdir(parents=True, exist_ok=True)
+    known = [int(path.name.partition("-")[2]) for path in root.glob("generation-*")]
+    generation = max(known, default=0) + 1
+    folder = root / f"generation-{generation:06d}"
+    folder.mkdir()
+    return generation, folder
+
+
+def publish_generation(root: Path, made: LayoutGeneration) -> None:
+    """Put a complete generation into force; take away those that are older than the last few."""
+    body = {
+        "format": FOLDER_FORMAT,
+        "generation": made.generation,
+        "schema": made.schema.to_json(),
+        "parts": [part._asdict() for part in made.parts],
+        "facts": made.facts,
+    }
+    _write(made.folder / MANIFEST_FILE, body)
+    _write(root / CURRENT_FILE, {"format": FOLDER_FORMAT, "generation": made.generation})
+    for folder in sorted(root.glob("generation-*"))[:-GENERATIONS_KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(path: Path, body: dict[str, Any]) -> None:
+    part = path.with_name(path.name + PART_SUFFIX)
+    with part.open("wb") as file:
+        file.write(orjson.dumps(body, option=orjson.OPT_INDENT_2))
+        file.flush()
+        os.fsync(file.fileno())
+    put_in_place(part, path)
+
+
+def open_folder(root: Path, generation: int | None = None) -> LayoutGeneration:
+    """Return what a folder holds.
+
+    Parameters
+    ----------
+    root : Path
+    generation : int, optional
+        The one in force by default.
+
+    Raises
+    ------
+    StoreError
+        There is no such folder or generation, or it is of another version.
+    """
+    if generation is None:
+        generation = _read(root / CURRENT_FILE)["generation"]
+    folder = root / f"generation-{generation:06d}"
+    body = _read(folder / MANIFEST_FILE)
+    return LayoutGeneration(
+        folder,
+        body["generation"],
+        Schema.from_json(body["schema"]),
+        tuple(PartFacts(**part) for part in body["parts"]),
+        body["facts"],
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    remedy = "Build it: pubsub-cluster pipeline build"
+    try:
+        body: dict[str, Any] = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(
+            "this is no layout folder, or the generation is gone",
+            seen=f"{path}: {error.strerror}",
+            remedy=remedy,
+        ) from None
+    except ValueError as error:
+        raise StoreError("the layout folder is damaged", seen=f"{path}: {error}", remedy=remedy) from None
+    if body.get("format") != FOLDER_FORMAT:
+        raise StoreError(
+            "the layout folder is of another version",
+            seen=body.get("format"),
+            limit=FOLDER_FORMAT,
+            remedy=remedy,
+            path=str(path),
+        )
+    return body
