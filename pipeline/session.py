@@ -25,6 +25,9 @@ LOCAL_OPTIONS = {
     # Stopping a query with a Python source overflows the default stack in Spark's own expression parser.
     "spark.driver.extraJavaOptions": "-Xss8m",
 }
+TASK_FAILURES_MAX = 4
+"""As on a cluster: a task whose Python worker was killed is tried again."""
+
 SUBMITTED_VARIABLES = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_ENV_LOADED")
 
 
@@ -64,7 +67,9 @@ def local_session(cores: int | None = None, **options: str) -> SparkSession:
     )  # else `python3` of the path, without our packages
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _find_java()
-    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("pubsub-cluster")
+    builder = SparkSession.builder.master(f"local[{cores or '*'},{TASK_FAILURES_MAX}]").appName(
+        "pubsub-cluster"
+    )
     shuffles = str(cores or os.cpu_count() or 1)
     given = {name.replace("__", "."): value for name, value in options.items()}
     for name, value in ({"spark.sql.shuffle.partitions": shuffles} | LOCAL_OPTIONS | given).items():

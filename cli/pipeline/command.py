@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
 
+REDRAW_S = 0.5
 R = TypeVar("R")
 
 
@@ -48,3 +53,38 @@ def spark_session(cores: int | None) -> Any:
             remedy="Install the extra: pip install 'pubsub-cluster[spark]'",
         ) from None
     return get_session(cores)
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that a job goes on, and for how long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    begin_s = time.monotonic()
+
+    def draw() -> None:
+        while not done.wait(REDRAW_S):
+            sys.stderr.write(f"\r  {what}: {time.monotonic() - begin_s:.0f} s ")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()
+
+
+def _commands() -> None:
+    """Enter the commands, which need what is above."""
+    from pubsub_cluster.cli.pipeline.match import match
+
+    pipeline.add_command(match)
+
+
+_commands()

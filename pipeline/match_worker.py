@@ -1,0 +1,233 @@
+"""What matching does in Python workers: batches of events in, batches of matches out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.pipeline.columns import ID_COLUMN, Packed, unpack_columns
+from pubsub_cluster.pipeline.engine import EVENTS_PER_CALL_MAX, Found, PartsEngine, Selection, engine_of
+from pubsub_cluster.pipeline.events import ColumnEvents, Events, JsonEvents
+from pubsub_cluster.pipeline.parquet_files import FILE_ERRORS, open_file
+from pubsub_cluster.pipeline.plan import FileSlice
+
+FILE_SHIFT = 40
+"""An event without an id of its own is numbered ``file << 40 | row``."""
+
+REASONS_MAX = 1_000
+"""Reasons with values of their own, of one task; further ones are told together."""
+
+BUNDLE_COLUMN, JSON_COLUMN = "_bundle", "_json"
+
+
+class Answer(NamedTuple):
+    """What is asked for.
+
+    Attributes
+    ----------
+    at_us : int
+    ids, owners : bool
+    """
+
+    at_us: int
+    ids: bool
+    owners: bool
+
+
+class FileEvents(NamedTuple):
+    """What files must have.
+
+    Attributes
+    ----------
+    columns : dict of str to pyarrow.DataType
+    event_id : str or None
+    """
+
+    columns: dict[str, pa.DataType]
+    event_id: str | None
+
+
+class Rejects:
+    """Counts what could not be matched, by file and reason; the first of each is named."""
+
+    def __init__(self) -> None:
+        self._rows: Counter[tuple[str | None, str]] = Counter()
+        self._first: dict[tuple[str | None, str], tuple[str | None, str | None]] = {}
+
+    def add(self, file: str | None, reason: str, rows: int = 1, first: Any = None, seen: Any = None) -> None:
+        """Count rows of a file (None: of a DataFrame)."""
+        key = file, reason if len(self._rows) < REASONS_MAX else "many different reasons"
+        self._rows[key] += rows
+        shown = (None if first is None else str(first), None if seen is None else str(seen)[:200])
+        self._first.setdefault(key, shown)
+
+    def add_events(self, file: str | None, refused: dict[int, PubSubError], names: Any) -> None:
+        """Count events that break the schema; `names` has their ids."""
+        for at, error in refused.items():
+            self.add(file, error.condition, 1, names[at], error.seen)
+
+    def lines(self) -> list[str]:
+        """Return what is told, as JSON."""
+        return [
+            json.dumps({"file": file, "rows": rows, "first": first, "reason": reason, "seen": seen})
+            for ((file, reason), rows), (first, seen) in zip(
+                self._rows.items(), self._first.values(), strict=True
+            )
+        ]
+
+
+def match_batches(
+    batches: Iterator[pa.RecordBatch],
+    selections: Sequence[Selection],
+    where: Packed | None,
+    answer: Answer,
+) -> Iterator[pa.RecordBatch]:
+    """Match batches of packed columns (`pipeline.columns`) or, where `where` is None, of JSON documents.
+
+    The work of a task of `match_events`.
+    """
+    rejects, id_type = Rejects(), pa.int64()
+    for batch in batches:
+        id_type = batch.column(ID_COLUMN).type
+        for bundle, mine in _by_bundle(batch):
+            engine = engine_of(selections[bundle])
+            for first in range(0, mine.num_rows, EVENTS_PER_CALL_MAX):
+                piece = mine.slice(first, EVENTS_PER_CALL_MAX)
+                names = piece.column(ID_COLUMN)
+                found = engine.match(_events_of(piece, where), answer.at_us)
+                rejects.add_events(None, found.refused, names)
+                yield result_batch(engine, found, names, answer)
+    yield from _told(rejects, id_type, answer)
+
+
+def match_slices(
+    numbers: Iterator[pa.RecordBatch],
+    units: Sequence[tuple[int, list[FileSlice]]],
+    selections: Sequence[Selection],
+    events: FileEvents,
+    answer: Answer,
+) -> Iterator[pa.RecordBatch]:
+    """Match slices of files; the work of a task of `match_files`."""
+    rejects = Rejects()
+    id_type = pa.int64() if events.event_id is None else _plain_type(events.columns[events.event_id])
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            bundle, slices = units[number]
+            engine = engine_of(selections[bundle])
+            for one in slices:
+                yield from _match_slice(engine, one, events, answer, rejects)
+    yield from _told(rejects, id_type, answer)
+
+
+def _match_slice(
+    engine: PartsEngine, one: FileSlice, events: FileEvents, answer: Answer, rejects: Rejects
+) -> Iterator[pa.RecordBatch]:
+    try:
+        file = open_file(one.path)
+    except FILE_ERRORS as error:
+        if one.number == 0:
+            rejects.add(one.path, "the file cannot be read as Parquet", 0, None, error)
+        return
+    with file:
+        lacking = _lacking(file.schema_arrow, events.columns)
+        if lacking:
+            if one.number == 0:
+                rejects.add(one.path, lacking, file.metadata.num_rows)
+            return
+        first_row = 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if group % one.slices == one.number:
+                try:
+                    table = file.read_row_group(group, columns=list(events.columns), use_threads=False)
+                except FILE_ERRORS as error:
+                    name = f"row {first_row}"
+                    rejects.add(one.path, "a row group cannot be read", rows, name, error)
+                else:
+                    yield from _match_table(engine, table, one, first_row, events, answer, rejects)
+            first_row += rows
+
+
+def _match_table(
+    engine: PartsEngine,
+    table: pa.Table,
+    one: FileSlice,
+    first_row: int,
+    events: FileEvents,
+    answer: Answer,
+    rejects: Rejects,
+) -> Iterator[pa.RecordBatch]:
+    for batch in table.combine_chunks().to_batches(max_chunksize=EVENTS_PER_CALL_MAX):
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if events.event_id is None:
+            start = (one.file_idx << FILE_SHIFT) + first_row
+            names = pa.array(np.arange(start, start + batch.num_rows))
+        else:
+            own = columns[events.event_id]
+            names = own.cast(_plain_type(own.type))
+            if events.event_id not in engine.attributes:
+                del columns[events.event_id]
+        found = engine.match(ColumnEvents(columns, batch.num_rows), answer.at_us)
+        rejects.add_events(one.path, found.refused, names)
+        yield result_batch(engine, found, names, answer)
+        first_row += batch.num_rows
+
+
+def result_batch(engine: PartsEngine, found: Found, names: pa.Array, answer: Answer) -> pa.RecordBatch:
+    """Return matches as a batch of the result's columns."""
+    columns = [names.take(pa.array(found.event)), pa.array(found.handle)]
+    labels = [ID_COLUMN, "handle"]
+    for label, wanted in (("id", answer.ids), ("owner", answer.owners)):
+        if wanted:
+            columns.append(engine.texts(found, label))
+            labels.append(label)
+    columns.append(pa.nulls(len(found.event), pa.string()))
+    return pa.RecordBatch.from_arrays(columns, [*labels, "reject"])
+
+
+def _events_of(piece: pa.RecordBatch, where: Packed | None) -> Events:
+    if where is None:
+        return JsonEvents(piece.column(JSON_COLUMN))
+    return ColumnEvents(unpack_columns(piece, where), piece.num_rows)
+
+
+def _told(rejects: Rejects, id_type: pa.DataType, answer: Answer) -> Iterator[pa.RecordBatch]:
+    lines = rejects.lines()
+    if not lines:
+        return
+    count = len(lines)
+    columns = [pa.nulls(count, id_type), pa.nulls(count, pa.int64())]
+    labels = [ID_COLUMN, "handle", *(["id"] if answer.ids else []), *(["owner"] if answer.owners else [])]
+    columns += [pa.nulls(count, pa.string())] * (len(labels) - 2)
+    yield pa.RecordBatch.from_arrays([*columns, pa.array(lines)], [*labels, "reject"])
+
+
+def _by_bundle(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    if BUNDLE_COLUMN not in batch.schema.names:
+        yield 0, batch
+        return
+    bundles = batch.column(BUNDLE_COLUMN).to_numpy()
+    for bundle in np.unique(bundles).tolist():
+        yield bundle, batch.filter(pa.array(bundles == bundle))
+
+
+def _lacking(schema: pa.Schema, expected: dict[str, pa.DataType]) -> str:
+    """Say what a file lacks of the columns that all must have; empty where nothing."""
+    missing = [name for name in expected if name not in schema.names]
+    if missing:
+        return f"the file has no column {', '.join(missing[:5])}"
+    other = [name for name, kind in expected.items() if schema.field(name).type != kind]
+    if other:
+        name = other[0]
+        return f"the column {name} is {schema.field(name).type}, in the first file {expected[name]}"
+    return ""
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_integer(kind) else pa.string()
