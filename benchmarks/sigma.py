@@ -187,7 +187,7 @@ def measure(rules_path: Path, folder: Path, passes: int, without: Sequence[str])
     archives = [str(path) for path in paths]
     expected = sum(map(len, _frozen().values()))
     begin = time.perf_counter()
-    book = read_book([rules_path], lambda line, owner: None)
+    book = read_book([rules_path])
     parse_s = time.perf_counter() - begin
     applicable = len(book.rules) + len(book.refused)
     timed_pass(book, archives[:1])

@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("rules", type=Path)
     parser.add_argument("events", type=Path, help="folder of zip archives")
     options = parser.parse_args(arguments)
-    book = read_book([options.rules], lambda line, owner: None)
+    book = read_book([options.rules])
     texts = texts_of(book, options.events)
     problems = {attribute: problem_of(attribute, book, texts[attribute]) for attribute in ATTRIBUTES}
     own(problems[ATTRIBUTES[0]])()  # loads the kernels

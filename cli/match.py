@@ -69,7 +69,6 @@ def renames(maps: tuple[str, ...], map_file: Path | None) -> dict[str, str]:
 
 def read_rules(paths: tuple[Path, ...], logsources_file: Path | None) -> tuple[RuleBook, Any]:
     """Return the rules at some paths, and the table of log sources that holds for them."""
-    from pubsub_cluster.cli.load import read_item
     from pubsub_cluster.language.errors import StartError
     from pubsub_cluster.logs.rules import read_book
     from pubsub_cluster.sigma_rules.logsources import default_logsources
@@ -78,7 +77,7 @@ def read_rules(paths: tuple[Path, ...], logsources_file: Path | None) -> tuple[R
     if logsources_file is not None:
         table = table.extended(logsources_file)
     try:
-        return read_book(paths, read_item, table), table
+        return read_book(paths, table), table
     except ImportError as error:
         raise StartError(
             f"Sigma rules cannot be read: {error}",

@@ -12,9 +12,9 @@ import msgspec
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
 from pubsub_cluster.cli.explain_sources import sigma_form
-from pubsub_cluster.cli.instants import parse_instant
 from pubsub_cluster.cli.match import renames, rules_options
 from pubsub_cluster.cli.render import counted
+from pubsub_cluster.language.timestamps import parse_instant
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Matches

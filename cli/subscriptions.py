@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
-from pubsub_cluster.cli.instants import parse_instant
 from pubsub_cluster.cli.render import counted
 from pubsub_cluster.language.protocol import RETAINED_TOLD, RETAINED_TOLD_MAX
+from pubsub_cluster.language.timestamps import parse_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,8 @@ import re
 from datetime import date
 from typing import Final
 
+from pubsub_cluster.language.errors import WindowError
+
 _RFC_3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
@@ -45,3 +47,26 @@ def timestamp_us(text: str) -> int | None:
         return None
     seconds = ((ordinal - _EPOCH_DAY) * 1440 + utc_minutes) * 60 + second
     return seconds * 1_000_000 + int((fraction or "0")[:6].ljust(6, "0"))
+
+
+def parse_instant(name: str, text: str | None) -> int | None:
+    """Return an instant in microseconds since the epoch: RFC 3339 text, or the number itself.
+
+    Raises
+    ------
+    WindowError
+        It is neither.
+    """
+    if text is None:
+        return None
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    instant_us = timestamp_us(text)
+    if instant_us is None:
+        raise WindowError(
+            f"{name} is not an instant",
+            seen=text,
+            limit="RFC 3339 text with an offset, or microseconds since the epoch",
+            remedy="Write it like 2026-01-31T12:00:00Z.",
+        )
+    return instant_us

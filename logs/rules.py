@@ -1,4 +1,4 @@
-"""Rules for a run over log files: Sigma files, or subscriptions as the command `load` reads them.
+"""Rules for a run over log files: Sigma files, or subscriptions one a line.
 
 A `RuleBook` is what a run needs: expressions by position, what to print of each, and the form that an event
 must have for them. Sigma rules want a normalised event, subscriptions the event as it is, so a book has one
@@ -7,7 +7,7 @@ kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from pubsub_cluster.language.errors import ExpressionError, PubSubError
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.json_form import expression_from_any
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.subscription_lines import read_item
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.logs.detector import EventForm
 from pubsub_cluster.sigma_rules.events import Normaliser
@@ -129,7 +130,6 @@ def is_sigma(path: Path) -> bool:
 
 def read_book(
     paths: Sequence[Path],
-    read_item: Callable[[bytes, str | None], dict[str, Any] | None],
     logsources: Any = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> RuleBook:
@@ -139,8 +139,6 @@ def read_book(
     ----------
     paths : sequence of Path
         All of Sigma, or all with one subscription per line.
-    read_item : callable
-        From a line to a subscription, as `pubsub_cluster.cli.load.read_item`.
     logsources : LogSources, optional
         Of Sigma rules.
     limits : Limits
@@ -164,7 +162,7 @@ def read_book(
     book = RuleBook([], [], [], [], False)
     for path in paths:
         with path.open("rb") as file:
-            _add_lines(book, path.name, file, read_item, limits)
+            _add_lines(book, path.name, file, limits)
     return book
 
 
@@ -186,7 +184,6 @@ def _add_lines(
     book: RuleBook,
     name: str,
     lines: Iterable[bytes],
-    read_item: Callable[[bytes, str | None], dict[str, Any] | None],
     limits: Limits,
 ) -> None:
     known = {rule.id for rule in book.rules}

@@ -8,23 +8,16 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
-import msgspec
-import orjson
 import pytest
 from click.testing import CliRunner
+from test_language_subscription_lines import plainly
 
 from pubsub_cluster.cli import load as load_module
-from pubsub_cluster.cli.load import load_lines, read_item
+from pubsub_cluster.cli.load import load_lines
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.cli.publish import read_batches
 from pubsub_cluster.client import Client, Subscription
-from pubsub_cluster.language.errors import (
-    DuplicateIdError,
-    EventError,
-    ExpressionError,
-    PubSubError,
-    WindowError,
-)
+from pubsub_cluster.language.errors import DuplicateIdError, EventError, PubSubError
 
 TAKEN_AHEAD = 3
 
@@ -64,71 +57,6 @@ class RecordingClient:
         if self.has(item):
             return DuplicateIdError("this id exists", seen=item.get("id"))
         return Subscription(item.get("id", "x"), 1, 1, False)
-
-
-ATOM = {"attr": "a", "op": "=", "value": 1}
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (b'{"expr": "a = 1", "id": "x", "owner": "o"}', {"expr": "a = 1", "id": "x", "owner": "o"}),
-        (json.dumps(ATOM).encode(), {"expr": ATOM}),
-        (b'"a = 1"\r\n', {"expr": "a = 1"}),
-        (b'  a = "x" AND NOT b > 2 \n', {"expr": 'a = "x" AND NOT b > 2'}),
-        (b'{"attr": "a", "op": "=", "value": 9007199254740993}', {"expr": {**ATOM, "value": 2**53 + 1}}),
-        (b"\n", None),
-    ],
-)
-def test_forms_of_a_line(line: bytes, expected: dict[str, Any] | None) -> None:
-    item = read_item(line, None)
-    assert (item and plainly(item)) == expected
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"expr": ATOM},
-        {"id": "expr", "expr": ATOM, "owner": "o", "metadata": {"expr": None}},
-        {"attr": "expr", "op": "=", "value": 1},
-        {"expr": "a = 1", "valid_from": None, "valid_until": 5},
-        {"and": [ATOM, ATOM]},
-    ],
-)
-def test_lines_of_json_are_read_alike_whether_quickly_or_not(line: dict[str, Any]) -> None:
-    data = json.dumps(line).encode()
-    quick, other = load_module._plain_item(data), load_module._any_item(data)
-    assert plainly(other) == other
-    assert quick is None or plainly(quick) == other
-    assert (quick is None) == (line.get("attr") == "expr")
-
-
-@pytest.mark.parametrize(
-    "line", [b'{"expr": 01}', b'{"expr": {}, "more": 1}', b'{"and": [}', b'{"a": "\xc3\xa9"}', b"a = 1"]
-)
-def test_other_lines_are_left_to_the_long_way(line: bytes) -> None:
-    assert load_module._plain_item(line) is None
-
-
-def plainly(item: Any) -> Any:
-    """Return an item with its expression decoded, as it will be received."""
-    if isinstance(item["expr"], orjson.Fragment):
-        return {**item, "expr": msgspec.json.decode(orjson.dumps(item["expr"]))}
-    return item
-
-
-def test_owner_is_for_lines_without_one() -> None:
-    assert read_item(b"a = 1", "ann") == {"expr": "a = 1", "owner": "ann"}
-    named = read_item(b'{"expr": "a = 1", "owner": "bob"}', "ann")
-    assert plainly(named) == {"expr": "a = 1", "owner": "bob"}
-
-
-@pytest.mark.parametrize(
-    "line", [b'{"expr": ', b"[1]", b'"open', b"\xff = 1", b'{"expr": "a", "onwer": "x"}', b"{]"]
-)
-def test_bad_lines_are_errors(line: bytes) -> None:
-    with pytest.raises(ExpressionError):
-        read_item(line, None)
 
 
 def test_bad_lines_cost_only_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,10 +160,3 @@ def test_a_later_line_replaces_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -
         "y": "a = 7",
         "z": "a = 8",
     }
-
-
-def test_instants_of_a_line_may_be_rfc_3339() -> None:
-    item = read_item(b'{"expr": "a = 1", "valid_from": "1970-01-01T00:00:01Z", "valid_until": 2000000}', None)
-    assert plainly(item) == {"expr": "a = 1", "valid_from": 1_000_000, "valid_until": 2_000_000}
-    with pytest.raises(WindowError, match="`valid_from` is not an instant"):
-        read_item(b'{"expr": "a = 1", "valid_from": "tomorrow"}', None)

@@ -30,7 +30,7 @@ def frozen() -> set[Triple]:
 
 def book() -> RuleBook:
     pytest.importorskip("sigma", reason="pySigma is not installed (the extra `sigma`)")
-    return read_book([SIGMA_RULES], lambda line, owner: None)
+    return read_book([SIGMA_RULES])
 
 
 def detected(rules: RuleBook, archives: list[Path]) -> set[Triple]:
