@@ -30,8 +30,9 @@ from pubsub_cluster.benchmarks.cluster_level import (
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads import WORKLOADS
 from pubsub_cluster.benchmarks.workloads.rules import Rules
-from pubsub_cluster.coordinator.staging import DEFAULT_OWNER
-from pubsub_cluster.coordinator.store import SUBSCRIBE, Change, ChangeStore
+from pubsub_cluster.coordinator.store import ChangeStore
+from pubsub_cluster.language.subscription import DEFAULT_OWNER
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 
 FIGURE, UNIT = "memory of everything", "bytes/subscription"
 GROUP = 2_000

@@ -12,7 +12,7 @@ import contextlib
 import sqlite3
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +22,14 @@ import orjson
 from pubsub_cluster.coordinator.compaction import LiveChanges, kept_groups
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import RESTORE_FILE, SnapshotFacts, write_snapshot
-from pubsub_cluster.coordinator.store import (
-    STORE_FILE,
-    Change,
-    decode_changes,
-    encode_changes,
-)
+from pubsub_cluster.coordinator.store import STORE_FILE
 from pubsub_cluster.coordinator.store_format import INSERT_GROUP
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
+from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.packed_file import PackedFile, PackedWriter, opened
 
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from pubsub_cluster.coordinator.keeper import KeeperTask
 
 BACKUP_KIND = "backup"
-_GROUP = "changes-"
 
 
 @fault_point("backup.write")
@@ -64,16 +59,9 @@ def write_backup(connection: sqlite3.Connection, task: KeeperTask, found: LiveCh
     }
     connection.execute("BEGIN")  # one state of the table, whatever others do to it meanwhile
     with PackedWriter(Path(task.path), BACKUP_KIND) as file:
-        for number, changes in enumerate(kept_groups(connection, task.store_path, found)):
-            file.add(f"{_GROUP}{number}", np.frombuffer(encode_changes(changes), np.uint8))
+        write_groups(file, kept_groups(connection, task.store_path, found))
         size_bytes = file.finish(facts)
     return {**{name: facts[name] for name in ("version", "subscriptions")}, "size_bytes": size_bytes}
-
-
-def _groups(file: PackedFile) -> Iterator[tuple[bytes, list[Change]]]:
-    for number in range(sum(name.startswith(_GROUP) for name in file.names())):
-        body = file.column(f"{_GROUP}{number}").tobytes()
-        yield body, decode_changes(body, None, file.path)
 
 
 @fault_point("restore.prepare")
@@ -101,7 +89,7 @@ def prepare_restore(task: KeeperTask) -> dict[str, Any]:
         packed = pack_catalogue(reader.columns, catalogue.counts(), registry.version)
         metadata = {
             change.subscription_id: change.metadata
-            for _, changes in _groups(file)
+            for _, changes in read_groups(file)
             for change in changes
             if change.metadata is not None
         }
@@ -118,7 +106,7 @@ def _taken_over(file: PackedFile, schema_text: str, limits: Limits) -> tuple[Cat
     schema = Schema.from_json(orjson.loads(schema_text))
     catalogue = CatalogueWriter.in_memory(limits.subscriptions_max)
     registry = Registry(catalogue, schema, limits)
-    registry.replay(lambda: (change for _, changes in _groups(file) for change in changes))
+    registry.replay(lambda: (change for _, changes in read_groups(file) for change in changes))
     if registry.live_count != file.facts["subscriptions"]:
         raise StoreError(
             "the backup does not hold what it says",
@@ -156,34 +144,47 @@ def exchange(data_dir: Path, lineage: str, version: int, next_handle: int) -> No
         It cannot be done; the table is as it was.
     """
     path = data_dir / RESTORE_FILE
-    try:
-        with (
-            opened(path, BACKUP_KIND) as file,
-            contextlib.closing(sqlite3.connect(data_dir / STORE_FILE)) as connection,
-        ):
-            if file.facts["lineage"] != lineage:
-                raise StoreError("another backup was prepared meanwhile", remedy="Restore again.")
-            connection.execute("PRAGMA synchronous = FULL")
-            with connection:
-                _exchange(connection, file, version, next_handle)
-    except sqlite3.Error as error:
-        raise StoreError(
-            "the backup could not be put into force",
-            seen=str(error),
-            remedy="Nothing was changed. Free some disk space; restore again.",
-        ) from error
+    with opened(path, BACKUP_KIND) as file:
+        if file.facts["lineage"] != lineage:
+            raise StoreError("another backup was prepared meanwhile", remedy="Restore again.")
+        meta = {
+            "lineage": lineage,
+            "schema": file.facts["schema"],
+            "version": str(max(version, file.facts["version"]) + 1),
+            "handle": str(max(next_handle, file.facts["next_handle"]) - 1),
+        }
+        replace_changes(data_dir, read_groups(file), meta)
     path.unlink(missing_ok=True)
 
 
+def replace_changes(
+    data_dir: Path, groups: Iterable[tuple[bytes, list[Change]]], meta: dict[str, str]
+) -> None:
+    """Replace the changes of a table, and some of the facts beside them, in one transaction.
+
+    Raises
+    ------
+    StoreError
+        It cannot be done; the table is as it was.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(data_dir / STORE_FILE)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            with connection:
+                _replace(connection, groups, meta)
+    except sqlite3.Error as error:
+        raise StoreError(
+            "the changes could not be put into force",
+            seen=str(error),
+            remedy="Nothing was changed. Free some disk space; try again.",
+        ) from error
+
+
 @fault_point("restore.write")
-def _exchange(connection: sqlite3.Connection, file: PackedFile, version: int, next_handle: int) -> None:
+def _replace(
+    connection: sqlite3.Connection, groups: Iterable[tuple[bytes, list[Change]]], meta: dict[str, str]
+) -> None:
     connection.execute("DELETE FROM changes")
-    for body, changes in _groups(file):
+    for body, changes in groups:
         connection.execute(INSERT_GROUP, (changes[0].version, changes[-1].version, body, zlib.crc32(body)))
-    meta = {
-        "lineage": file.facts["lineage"],
-        "schema": file.facts["schema"],
-        "version": str(max(version, file.facts["version"]) + 1),
-        "handle": str(max(next_handle, file.facts["next_handle"]) - 1),
-    }
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(meta.items()))

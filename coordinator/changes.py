@@ -21,7 +21,7 @@ from pubsub_cluster.coordinator.answers import defect
 from pubsub_cluster.coordinator.origins import Recalled, origin_of
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.retained import RetainedDesk
-from pubsub_cluster.coordinator.store import Change, ChangeStore
+from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.language.errors import (
     BusyError,
     DuplicateIdError,
@@ -32,6 +32,7 @@ from pubsub_cluster.language.errors import (
     UnknownIdError,
 )
 from pubsub_cluster.language.protocol import RETAINED_TOLD_MAX, Op
+from pubsub_cluster.shm.change_groups import Change
 
 SLICE_S = 0.0025  # of work: others wait for a bulk load so long, and about as long until it is in force
 SLICE_ITEMS_LEAST, SLICE_ITEMS_MOST = 256, 1_024

@@ -19,18 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pubsub_cluster.coordinator.store import (
+from pubsub_cluster.coordinator.store_format import INSERT_GROUP
+from pubsub_cluster.shm.change_groups import (
+    GROUP_CHANGES,
     UNSUBSCRIBE,
     Change,
     decode_changes,
     encode_changes,
 )
-from pubsub_cluster.coordinator.store_format import INSERT_GROUP
 from pubsub_cluster.shm.code_space import I8, U8
 from pubsub_cluster.shm.fault_points import fault_point
-
-GROUP_CHANGES = 1_000
-"""Of a group that compaction writes: a few milliseconds for which other writers wait."""
 
 DEAD_SHARE_LEAST = 0.2
 DEAD_LEAST = 1_000

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
-from pubsub_cluster.coordinator.store import Change
 from pubsub_cluster.language.change_items import ChangeItem
-from pubsub_cluster.language.errors import ExpressionError, WindowError
-from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN
+from pubsub_cluster.language.errors import ExpressionError
 from pubsub_cluster.language.normalise import never
-from pubsub_cluster.language.predicate import NormalForm
+from pubsub_cluster.language.subscription import Form
 from pubsub_cluster.language.vocabulary import Conjunction
 from pubsub_cluster.shm.catalogue import CatalogueCounts, NewRow, room_for
-
-Form: TypeAlias = NormalForm | Conjunction
+from pubsub_cluster.shm.change_groups import Change
 
 
 def room_at_most(change: Change, form: Form) -> CatalogueCounts:
@@ -59,14 +56,6 @@ def shape_of(form: Form) -> dict[str, Any]:
     return {"clauses": len(form.clauses) if form.clauses is not None else 0, "never": never(form)}
 
 
-def decoded(expression: bytes) -> Any:
-    """Return an expression that came as bytes; raises `ExpressionError` when they are no JSON."""
-    try:
-        return msgspec.json.decode(expression)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ExpressionError("the expression is not JSON", seen=str(error)) from None
-
-
 def or_none(value: Any) -> Any:
     """Return a member of an item; None where it is absent."""
     return None if value is msgspec.UNSET else value
@@ -82,19 +71,3 @@ def body_of(item: Any, keys: frozenset[str]) -> dict[str, Any]:
     if unknown:
         raise ExpressionError("unknown key in a subscription", seen=sorted(unknown), limit=sorted(keys))
     return item
-
-
-def window_given(valid_from: Any, valid_until: Any) -> tuple[int | None, int | None]:
-    """Return a validity window as it was given; raises `WindowError`."""
-    for name, value in (("valid_from", valid_from), ("valid_until", valid_until)):
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or not INT64_MIN <= value <= INT64_MAX:
-            raise WindowError(f"{name} must be a 64-bit integer of microseconds since the epoch", seen=value)
-    if valid_from is not None and valid_until is not None and valid_until <= valid_from:
-        raise WindowError(
-            "the end of a validity window must be after its start",
-            seen=[valid_from, valid_until],
-            remedy="Swap them.",
-        )
-    return valid_from, valid_until

@@ -6,38 +6,6 @@ held here as the bytes that it came as, for those subscriptions only that have a
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from pubsub_cluster.language.errors import ExpressionError
-from pubsub_cluster.language.limits import Limits, check_limit
-
-
-def encode_metadata(value: Any, limits: Limits) -> bytes | None:
-    """Return a request's metadata as bytes of JSON; None for null.
-
-    Raises
-    ------
-    ExpressionError
-        Not an object.
-    LimitError
-        Larger than `limits.metadata_size_bytes_max`.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise ExpressionError("metadata is a JSON object", seen=type(value).__name__)
-    data = msgspec.json.encode(value)
-    check_limit(
-        "metadata_size_bytes_max",
-        len(data),
-        limits.metadata_size_bytes_max,
-        "UTF-8 bytes of a subscription's metadata",
-        "Keep long texts elsewhere, under the subscription's id.",
-    )
-    return data
-
 
 class MetadataTable:
     """The metadata in force, by subscription id."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from pubsub_cluster.coordinator.store import NO_ORIGIN, Change, ChangeStore, Origin, decode_changes
+from pubsub_cluster.coordinator.store import NO_ORIGIN, ChangeStore, Origin
+from pubsub_cluster.shm.change_groups import Change, decode_changes
 
 REQUEST_SIZE_BYTES_MAX = 1_024
 RECALLED_GROUPS_MAX = 4_096

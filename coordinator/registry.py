@@ -19,7 +19,6 @@ from pubsub_cluster.coordinator.metadata import MetadataTable
 from pubsub_cluster.coordinator.row_versions import RowVersions
 from pubsub_cluster.coordinator.snapshots import Snapshot
 from pubsub_cluster.coordinator.staging import Answer, Live, Staged, Staging
-from pubsub_cluster.coordinator.store import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.language.errors import PubSubError, StartError, UnknownIdError
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.protocol import Op
@@ -28,6 +27,7 @@ from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter, NewRows
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_rows import window_of
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.id_index import IdIndex
 
@@ -107,7 +107,7 @@ class Registry:
         """Return what the sender of a durable change was answered, or would have been."""
         told: Answer = {"ok": True, "id": change.subscription_id, "handle": change.handle}
         if change.expression is not None:
-            told |= shape_of(self._staging.form_of(change.expression))
+            told |= shape_of(self._staging.expressions.form_of(change.expression))
         return told
 
     @property
@@ -312,7 +312,7 @@ class Registry:
             if last.get(change.subscription_id, version) != version:
                 continue
             try:
-                form = self._staging.form_of(change.expression or b"")
+                form = self._staging.expressions.form_of(change.expression or b"")
                 waiting.append(Staged(change, form))
                 if len(waiting) == REPLAY_GROUP:
                     self._apply(waiting)

@@ -20,8 +20,8 @@ import orjson
 from pubsub_cluster.coordinator.backend import RETAINER, Backend
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication
-from pubsub_cluster.coordinator.store import Change
 from pubsub_cluster.language.errors import BusyError, ClusterError
+from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.workers import retained_messages as wire
 
 UNTAKEN_SIZE_BYTES_MAX = 64 << 20

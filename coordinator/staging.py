@@ -16,18 +16,13 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from pubsub_cluster.coordinator.items import (
-    Form,
     body_of,
-    decoded,
     or_none,
     room_at_most,
     shape_of,
-    window_given,
 )
-from pubsub_cluster.coordinator.metadata import encode_metadata
-from pubsub_cluster.coordinator.store import ADDED, SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
+from pubsub_cluster.coordinator.store import ADDED
 from pubsub_cluster.language.change_items import ChangeItem
-from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import (
     DuplicateIdError,
     ExpressionError,
@@ -36,15 +31,20 @@ from pubsub_cluster.language.errors import (
     UnknownIdError,
 )
 from pubsub_cluster.language.limits import Limits, check_limit
-from pubsub_cluster.language.normalise import normalise
-from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.language.schema import Schema
-from pubsub_cluster.language.text_form import parse_text
+from pubsub_cluster.language.subscription import (
+    DEFAULT_OWNER,
+    ExpressionReader,
+    Form,
+    decoded,
+    encode_metadata,
+    window_given,
+)
 from pubsub_cluster.language.values import check_name
-from pubsub_cluster.language.vocabulary import Conjunction, Conjunctions
+from pubsub_cluster.language.vocabulary import Conjunction
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueCounts
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, UNSUBSCRIBE, UPDATE, Change
 
-DEFAULT_OWNER = "default"
 _SUBSCRIBE_KEYS = frozenset({"id", "expr", "owner", "valid_from", "valid_until", "metadata"})
 _UPDATE_KEYS = _SUBSCRIBE_KEYS - {"owner"}
 
@@ -89,6 +89,7 @@ class Staging:
 
     Attributes
     ----------
+    expressions : ExpressionReader
     next_version, next_handle : int
         Of the next change and of the next new subscription.
     """
@@ -107,8 +108,7 @@ class Staging:
         self.limits = limits
         self.next_version = 1
         self.next_handle = 1
-        self._compiler = Compiler(schema, limits)
-        self._conjunctions = Conjunctions(schema, limits)
+        self.expressions = ExpressionReader(schema, limits)
         self._find_rows = find_rows
         self._named = named
         self._live_of = live_of
@@ -180,7 +180,7 @@ class Staging:
 
     def _plain(self, items: Sequence[Any]) -> tuple[list[Conjunction | None], list[bytes]]:
         """Return form and expression of the items that are of the commonest kind; None for the others."""
-        read, size_bytes_max = self._conjunctions.read, self.limits.name_size_bytes_max
+        read, size_bytes_max = self.expressions.conjunction, self.limits.name_size_bytes_max
         forms: list[Conjunction | None] = []
         expressions = []
         for item in items:
@@ -343,21 +343,11 @@ class Staging:
         given = body["expr"]
         if type(given) is msgspec.Raw:
             expression = bytes(given)
-            form = self._conjunctions.read(expression)
+            form = self.expressions.conjunction(expression)
             if form is not None:
                 return form, expression
             given = decoded(expression)
-        return self.normalised(given), msgspec.json.encode(given)
-
-    def form_of(self, expression: bytes) -> Form:
-        """Return the form of an expression as it is kept: text or JSON, as bytes of JSON."""
-        return self._conjunctions.read(expression) or self.normalised(decoded(expression))
-
-    def normalised(self, given: Any) -> NormalForm:
-        """Return the normal form of an expression as it was given: text or JSON."""
-        if isinstance(given, str):
-            return normalise(parse_text(given, self.schema, self.limits), self.schema, self.limits)
-        return self._compiler.normal_form(given)
+        return self.expressions.normalised(given), msgspec.json.encode(given)
 
     def _take_room(self, change: Change, form: Form) -> CatalogueCounts:
         """Make sure, before it is durable, that the catalogue can hold the change beside all staged ones."""

@@ -25,11 +25,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from pubsub_cluster.coordinator.marks import Marks
 from pubsub_cluster.coordinator.store_format import meta, prepare
 from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.shm.change_groups import (
+    NO_CHANGES,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    UPDATE,
+    Change,
+    decode_changes,
+    encode_changes,
+)
 from pubsub_cluster.shm.fault_points import fault_point
 
 STORE_FILE = "catalogue.sqlite"
@@ -37,68 +44,12 @@ QUEUED_GROUPS_MAX = 1_024
 BUSY_TIMEOUT_S = 5.0
 WAL_SIZE_BYTES_KEPT = 64 << 20  # readers may hold it up, and let it grow
 log = logging.getLogger("pubsub_cluster.coordinator")
-SUBSCRIBE, UPDATE, UNSUBSCRIBE = 1, 2, 3
 ADDED = {SUBSCRIBE: 1, UPDATE: 0, UNSUBSCRIBE: -1}  # subscriptions, by operation
 
 _INSERT = "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)"
 _LAST = "SELECT last_version FROM changes ORDER BY first_version DESC LIMIT 1"
 _SELECT = "SELECT body, crc FROM changes WHERE last_version > ? ORDER BY first_version"
 _SELECT_ONE = "SELECT body, crc FROM changes WHERE first_version <= ? ORDER BY first_version DESC LIMIT 1"
-
-
-class Change(NamedTuple):
-    """One change of the catalogue.
-
-    Attributes
-    ----------
-    version : int
-        Strictly increasing.
-    operation : int
-        SUBSCRIBE, UPDATE or UNSUBSCRIBE.
-    handle : int
-    subscription_id, owner : str
-    expression : bytes or None
-        JSON form (or a JSON string with the text form); None for UNSUBSCRIBE.
-    valid_from, valid_until : int or None
-        Microseconds since the epoch.
-    metadata : bytes or None
-        JSON; None also in tables from before there was any.
-    """
-
-    version: int
-    operation: int
-    handle: int
-    subscription_id: str
-    owner: str
-    expression: bytes | None
-    valid_from: int | None
-    valid_until: int | None
-    metadata: bytes | None = None
-
-
-encode_changes = msgspec.msgpack.Encoder().encode
-NO_CHANGES = encode_changes([])
-_decode = msgspec.msgpack.Decoder(list[Change]).decode
-
-
-def decode_changes(body: bytes, crc: int | None, path: Path) -> list[Change]:
-    """Return a group's changes; `crc` is None in groups from before there was any.
-
-    Raises
-    ------
-    StoreError
-        They are not those that were written.
-    """
-    try:
-        if crc is not None and zlib.crc32(body) != crc:
-            raise ValueError(f"CRC-32 {zlib.crc32(body)}, written was {crc}")
-        return _decode(body)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise StoreError(
-            "a group of changes cannot be read",
-            seen=f"{error} ({path})",
-            remedy="The file is damaged: restore it from a backup.",
-        ) from error
 
 
 class Committed(NamedTuple):

@@ -20,7 +20,6 @@ import orjson
 from pubsub_cluster.client.publishing import payload_of
 from pubsub_cluster.coordinator.compaction import LiveChanges, groups, live_changes
 from pubsub_cluster.coordinator.keeper import KeeperTask, main, table
-from pubsub_cluster.coordinator.store import Change
 from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import PubSubError
@@ -34,6 +33,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_rows import is_removed, window_of
+from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.shm.layout import LAYOUT_INFO, attach_layout
 from pubsub_cluster.shm.lifeline import leave
 from pubsub_cluster.workers.engine import EMPTY_GENERATION, MatchEngine

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.coordinator.store import SUBSCRIBE, Change
 from pubsub_cluster.language.errors import DuplicateIdError, LimitError
 from pubsub_cluster.language.json_form import expression_to_json
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
@@ -24,6 +23,7 @@ from pubsub_cluster.shm.catalogue_copy import GONE, copy_live_rows
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_rows import is_removed, window_of
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 from tests.strategies import expressions
 from tests.test_shm_catalogue import forms, meaning
 
@@ -139,7 +139,7 @@ class EpochMachine(RuleBasedStateMachine):
             owner = known[1]
             _, answer = self.registry.stage_update(item)
         reference = CatalogueWriter.in_memory(1)
-        form = self.registry._staging.normalised(item["expr"])
+        form = self.registry._staging.expressions.normalised(item["expr"])
         reference.append(answer["handle"], text_id, owner, form, None, until)
         (said,) = told(CatalogueReader.of(reference), reference.counts().windows, [0])
         self.staged.append((text_id, (answer["handle"], owner, said)))

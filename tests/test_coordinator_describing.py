@@ -21,7 +21,7 @@ from pubsub_cluster.coordinator.describing import describe, list_page
 from pubsub_cluster.coordinator.handle_order import HandleOrder
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.row_versions import RowVersions
-from pubsub_cluster.coordinator.store import STORE_FILE, SUBSCRIBE, Change, ChangeStore
+from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
 from pubsub_cluster.language.errors import ProtocolError, StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.protocol import DESCRIBED_EXPRESSIONS_MAX, Op
@@ -30,6 +30,7 @@ from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.catalogue_copy import copy_live_rows
 from pubsub_cluster.shm.catalogue_move import Copy
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 
 
 def plain(value: Any) -> Any:

@@ -31,12 +31,13 @@ from pubsub_cluster.coordinator.snapshots import (
     remove_foreign,
     write_snapshot,
 )
-from pubsub_cluster.coordinator.store import STORE_FILE, Change, ChangeStore
+from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
 from pubsub_cluster.language.errors import ProtocolError, StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
+from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.shm.packed_file import PACKED_FORMAT, PackedWriter, opened
 
 SCHEMA = msgspec.json.encode(EMPTY_SCHEMA.to_json()).decode()

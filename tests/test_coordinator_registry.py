@@ -19,7 +19,7 @@ from pubsub_cluster.coordinator.changes import (
 )
 from pubsub_cluster.coordinator.describing import describe
 from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.coordinator.store import Change, ChangeStore, Committed
+from pubsub_cluster.coordinator.store import ChangeStore, Committed
 from pubsub_cluster.language.change_items import parse_change
 from pubsub_cluster.language.errors import (
     BusyError,
@@ -39,6 +39,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_rows import window_of
 from pubsub_cluster.shm.catalogue_store import _SYMBOLS
+from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.shm.columns import length_in
 
 ITEMS: list[Any] = [

@@ -14,13 +14,13 @@ from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.forms import Form
 from pubsub_cluster.coordinator.intake import Publication
 from pubsub_cluster.coordinator.retained import RetainedDesk
-from pubsub_cluster.coordinator.store import SUBSCRIBE, Change
 from pubsub_cluster.language.batch import payload_from_dicts
 from pubsub_cluster.language.errors import BusyError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.predicate import NormalForm, Predicate, PredicateKind
 from pubsub_cluster.language.protocol import Answer
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 from pubsub_cluster.workers import retained as store_module
 from pubsub_cluster.workers import retained_messages as wire
 from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json

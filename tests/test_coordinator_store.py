@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from pubsub_cluster.coordinator.marks import MARKS_FILE
-from pubsub_cluster.coordinator.store import STORE_FILE, SUBSCRIBE, Change, ChangeStore, Committed
+from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore, Committed
 from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 
 
 def change(version: int) -> Change:

@@ -18,8 +18,9 @@ import pytest
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.coordinator.clock import Clock
 from pubsub_cluster.coordinator.marks import MARKS_FILE, Marks
-from pubsub_cluster.coordinator.store import STORE_FILE, SUBSCRIBE, Change, ChangeStore
+from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
 from pubsub_cluster.language.errors import PubSubError, StartError, StoreError
+from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 
 ROOT = Path(__file__).parent.parent.parent
 DISK_SIZE_BYTES = 3 << 20
