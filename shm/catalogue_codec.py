@@ -153,20 +153,12 @@ def decode_predicate(
     flags = int(columns.predicate_flags[predicate_idx])
     lo: CanonicalConstant | None = None
     hi: CanonicalConstant | None = None
+    lo_key = columns.predicate_lo_whole[predicate_idx], columns.predicate_lo_part[predicate_idx]
+    hi_key = columns.predicate_hi_whole[predicate_idx], columns.predicate_hi_part[predicate_idx]
     if flags & FLAG_HAS_LO:
-        lo = _decode_end(
-            columns,
-            value_kind,
-            columns.predicate_lo_whole[predicate_idx],
-            columns.predicate_lo_part[predicate_idx],
-        )
+        lo = _decode_end(columns, value_kind, *lo_key)
     if flags & FLAG_HAS_HI:
-        hi = _decode_end(
-            columns,
-            value_kind,
-            columns.predicate_hi_whole[predicate_idx],
-            columns.predicate_hi_part[predicate_idx],
-        )
+        hi = lo if lo is not None and hi_key == lo_key else _decode_end(columns, value_kind, *hi_key)
     first = int(columns.predicate_constant_start[predicate_idx])
     count = int(columns.predicate_constant_count[predicate_idx])
     return Predicate(

@@ -3,33 +3,40 @@
     DIR/current.json                          which generation is in force
     DIR/generation-000001/manifest.json       schema, parts, how they were made
     DIR/generation-000001/part-00000.packed   live rows of a part of the catalogue, and the layout of them
+    DIR/generation-000001/changes-00000.packed  the changes that make subscriptions: what their owners wrote
+    DIR/generation-000001/refused/            rows that were put aside, and why
 
 A part is complete in itself: its rows, and an index of exactly these. A catalogue that fits a host is one
 part. Files are packed (`shm.packed_file`): a part that is damaged, or of another version, is refused. A
 generation is written beside the others and becomes the one in force by a rename; the last few are kept for
-those who still read them.
+those who still read them. Whoever only matches reads parts alone; a cluster that starts from a folder
+(`coordinator.adopting`) takes the changes into its table.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import orjson
 
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
-from pubsub_cluster.shm.catalogue_store import CatalogueColumns, CatalogueCounts
+from pubsub_cluster.shm.catalogue_store import U8, CatalogueColumns, CatalogueCounts
+from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
 from pubsub_cluster.shm.columns import layout_version
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.shm.packed_file import PART_SUFFIX, PackedFile, PackedWriter, opened, put_in_place
 
 FOLDER_FORMAT = 1
-PART_KIND = "layout"
+PART_KIND, CHANGES_KIND = "layout", "changes"
 CURRENT_FILE, MANIFEST_FILE = "current.json", "manifest.json"
 GENERATIONS_KEPT = 3
 _CATALOGUE, _LAYOUT = "catalogue.", "layout."
@@ -53,6 +60,21 @@ class PartFacts(NamedTuple):
     size_bytes: int
 
 
+class ChangesFacts(NamedTuple):
+    """What the manifest says of a file of changes.
+
+    Attributes
+    ----------
+    file : str
+    subscriptions : int
+    size_bytes : int
+    """
+
+    file: str
+    subscriptions: int
+    size_bytes: int
+
+
 class LayoutGeneration(NamedTuple):
     """One generation of a folder.
 
@@ -65,6 +87,8 @@ class LayoutGeneration(NamedTuple):
     parts : tuple of PartFacts
     facts : dict
         What else the builder has to say.
+    changes : tuple of ChangesFacts
+        In the order of their versions; none where a folder is for matching alone.
     """
 
     folder: Path
@@ -72,6 +96,7 @@ class LayoutGeneration(NamedTuple):
     schema: Schema
     parts: tuple[PartFacts, ...]
     facts: dict[str, Any]
+    changes: tuple[ChangesFacts, ...] = ()
 
     @property
     def paths(self) -> list[Path]:
@@ -100,6 +125,24 @@ class MappedPart(NamedTuple):
 
     catalogue: CatalogueReader
     layout: LayoutView
+
+
+class MappedChanges(NamedTuple):
+    """A file of changes, mapped.
+
+    Attributes
+    ----------
+    groups : iterator of (bytes, list of Change)
+        As in a change table.
+    handle : uint64[n]
+        Of each change.
+    metadata : dict of str to bytes
+        By id, of subscriptions that have any.
+    """
+
+    groups: Iterator[tuple[bytes, list[Change]]]
+    handle: U8
+    metadata: dict[str, bytes]
 
 
 def write_part(path: Path, catalogue: PackedCatalogue, layout: LayoutView) -> PartFacts:
@@ -150,6 +193,25 @@ def map_part(path: Path) -> MappedPart:
         return MappedPart(CatalogueReader.over(packed), layout)
 
 
+def write_changes(
+    path: Path, groups: Iterable[list[Change]], handle: U8, metadata: dict[str, bytes]
+) -> ChangesFacts:
+    """Write the changes that make subscriptions; parameters as in `MappedChanges`."""
+    with PackedWriter(path, CHANGES_KIND) as file:
+        write_groups(file, groups)
+        file.add("handle", handle)
+        file.add("metadata", np.frombuffer(msgspec.msgpack.encode(metadata), np.uint8))
+        size_bytes = file.finish({"subscriptions": len(handle)})
+    return ChangesFacts(path.name, len(handle), size_bytes)
+
+
+def map_changes(path: Path) -> MappedChanges:
+    """Map a file of changes; raises `StoreError`, of a damaged group when its turn comes."""
+    with opened(path, CHANGES_KIND) as file:
+        metadata = msgspec.msgpack.decode(file.column("metadata").tobytes(), type=dict[str, bytes])
+        return MappedChanges(read_groups(file), file.column("handle"), metadata)
+
+
 def _columns(file: PackedFile, prefix: str, names: Any) -> dict[str, Any]:
     return {name: file.column(prefix + name) for name in names}
 
@@ -175,6 +237,7 @@ def publish_generation(root: Path, made: LayoutGeneration) -> None:
         "generation": made.generation,
         "schema": made.schema.to_json(),
         "parts": [part._asdict() for part in made.parts],
+        "changes": [one._asdict() for one in made.changes],
         "facts": made.facts,
     }
     _write(made.folder / MANIFEST_FILE, body)
@@ -216,6 +279,7 @@ def open_folder(root: Path, generation: int | None = None) -> LayoutGeneration:
         Schema.from_json(body["schema"]),
         tuple(PartFacts(**part) for part in body["parts"]),
         body["facts"],
+        tuple(ChangesFacts(**one) for one in body.get("changes", ())),
     )
 
 
