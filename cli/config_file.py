@@ -69,6 +69,8 @@ def cluster_config(settings: dict[str, Any], base_dir: Path | None = None) -> Cl
     )
     data_dir = given.get("data_dir")
     given["data_dir"] = resolve_data_dir(None if data_dir is None else Path(data_dir))
+    if "layout" in given:
+        given["layout"] = (base_dir or Path.cwd()) / given["layout"]
     if "limits" in given:
         given["limits"] = Limits(**given["limits"])
     if "schema" in given:
@@ -109,7 +111,12 @@ def shards_and_replicas(workers: int | None, shards: int | None, replicas: int |
 def _schema(value: Any, base_dir: Path) -> Schema:
     if isinstance(value, dict):
         return _declared(value, "[schema] of the configuration file")
-    path = base_dir / str(value)
+    return read_schema(base_dir / str(value))
+
+
+def read_schema(path: str | Path) -> Schema:
+    """Return the schema of a JSON file; raises `StartError`."""
+    path = Path(path)
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -48,6 +48,7 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
     assert [option.name for option in options if not option.help] == []
 
 
+PIPELINE = ("build",)
 TUNE = ("show", "now", "set", "freeze", "thaw", "log")
 
 
@@ -72,7 +73,8 @@ def test_all_commands_are_there() -> None:
         "restore",
         "verify",
     ]
-    assert found == {*expected, *(f"tune {name}" for name in TUNE), "demo flights"}
+    expected += [f"tune {name}" for name in TUNE] + [f"pipeline {name}" for name in PIPELINE]
+    assert found == {*expected, "demo flights"}
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -82,9 +82,11 @@ def working(what: str) -> Iterator[None]:
 
 def _commands() -> None:
     """Enter the commands, which need what is above."""
+    from pubsub_cluster.cli.pipeline.build import build
     from pubsub_cluster.cli.pipeline.match import match
 
-    pipeline.add_command(match)
+    for command in (build, match):
+        pipeline.add_command(command)
 
 
 _commands()
