@@ -29,10 +29,11 @@ OPTIONS: Final = {
     "pin": "--pin / --no-pin",
     "durability": "--durability",
     "schema": "--schema",
+    "layout": "--layout",
 }
 KINDS: Final = {
-    "Path": "text", "str": "text", "int": "integer", "float": "number", "bool": "true or false",
-    "Limits": "table", "Schema": "table, or the name of a JSON file",
+    "Path": "text", "Path | None": "text", "str": "text", "int": "integer", "float": "number",
+    "bool": "true or false", "Limits": "table", "Schema": "table, or the name of a JSON file",
 }  # fmt: skip
 # One declaration for each domain, an event's value and an expression about it.
 DOMAINS: Final[tuple[tuple[dict[str, Any], Any, str], ...]] = (
@@ -117,6 +118,8 @@ def _default(field: dataclasses.Field[Any]) -> str:
         return "by the number of CPUs"
     if field.name in ("limits", "schema"):
         return "see below" if field.name == "limits" else "nothing declared"
+    if field.default is None:
+        return "none"
     return _toml(field.default)
 
 

@@ -52,6 +52,11 @@ LOG_TAIL_LINES = 8
     help="Settings in TOML; options given here win.",
 )
 @click.option("--schema", help="File with the declared attributes, in JSON.")
+@click.option(
+    "--layout",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Layout folder (pipeline build) that an empty data directory takes its subscriptions from.",
+)
 @click.option("--durability", type=click.Choice(["full", "normal"]), help="Survive a power loss, or a crash.")
 @click.option("--pin/--no-pin", default=None, help="Bind each worker to one CPU [default: pin].")
 @click.option(
@@ -70,6 +75,7 @@ def start(config_file: Path | None, detach: bool, supervise: bool, as_json: bool
     Example:
       pubsub-cluster start --shards 2 --data ./data
       pubsub-cluster start --config cluster.toml --detach --supervise
+      pubsub-cluster start --layout ./layout --data ./data
 
     \b
     cluster.toml:
@@ -86,8 +92,9 @@ def start(config_file: Path | None, detach: bool, supervise: bool, as_json: bool
     from pubsub_cluster.language.errors import StartError
 
     settings = {} if config_file is None else read_settings(config_file)
-    if options["schema"] is not None:
-        options["schema"] = str(Path(options["schema"]).absolute())
+    for name in ("schema", "layout"):
+        if options[name] is not None:
+            options[name] = str(Path(options[name]).absolute())
     settings.update((name, value) for name, value in options.items() if value is not None)
     config = cluster_config(settings, None if config_file is None else config_file.parent)
     if is_running(config.data_dir):

@@ -76,6 +76,8 @@ class ClusterConfig:
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
         Parts of a layout that are dealt to shards.
+    layout : Path or None
+        A layout folder (``pipeline build``) that an empty data directory takes its subscriptions from.
     """
 
     data_dir: Path
@@ -97,6 +99,7 @@ class ClusterConfig:
     snapshot_after: int = 10_000
     injected_clock: bool = False
     partitions: int = 64
+    layout: Path | None = None
 
     def __post_init__(self) -> None:
         if self.shards < 1 or self.replicas < 1 or self.shards * self.replicas > WORKERS_MAX:
@@ -128,6 +131,7 @@ class ClusterConfig:
         """Return the settings as JSON can carry them (`ClusterConfig.from_json` reads it back)."""
         body = {name: getattr(self, name) for name in self.__dataclass_fields__}
         body["data_dir"] = str(self.data_dir)
+        body["layout"] = None if self.layout is None else str(self.layout)
         body["limits"] = asdict(self.limits)
         body["schema"] = self.schema.to_json()
         return body
@@ -137,6 +141,8 @@ class ClusterConfig:
         """Rebuild settings from `to_json`."""
         fields = dict(body)
         fields["data_dir"] = Path(fields["data_dir"])
+        if fields.get("layout") is not None:
+            fields["layout"] = Path(fields["layout"])
         fields["limits"] = Limits(**fields.get("limits", {}))
         if "schema" in fields:
             fields["schema"] = Schema.from_json(fields["schema"])

@@ -19,6 +19,7 @@ from typing import Any
 
 from pubsub_cluster.coordinator import instructions as todo
 from pubsub_cluster.coordinator import status as status_page
+from pubsub_cluster.coordinator.adopting import offer_layout, open_store
 from pubsub_cluster.coordinator.answers import Reply, ReplyWindow, defect
 from pubsub_cluster.coordinator.backend import TUNER, Backend
 from pubsub_cluster.coordinator.batches import BatchDesk
@@ -41,7 +42,6 @@ from pubsub_cluster.coordinator.retained import RetainedDesk
 from pubsub_cluster.coordinator.schema_store import with_stored_schema
 from pubsub_cluster.coordinator.self_check import SelfCheck
 from pubsub_cluster.coordinator.state import Scheduler
-from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
 from pubsub_cluster.language.errors import (
     BusyError,
@@ -109,7 +109,7 @@ class Coordinator:
 
     def _open(self) -> None:
         resources = self.resources
-        self.store = ChangeStore(resources.data_dir, self.config.durability)
+        self.store = open_store(self.config, resources.data_dir)
         self.keeper = KeeperDesk(self, self.config.schema, self._jobs)
         self.config = config = with_stored_schema(self.config, self.store)
         self.registry = Registry(resources.catalogue, config.schema, config.limits)
@@ -143,6 +143,7 @@ class Coordinator:
             self._spawn_due(time.monotonic())  # they load and compile while the catalogue is taken over
             self.keeper.recover(self.registry, self._attend_children)
             self.store.start()
+            offer_layout(self)
             self.building.catalogue_changed()
             self._serving = True
             self._tell_ready()
