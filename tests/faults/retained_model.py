@@ -118,10 +118,10 @@ class RetainedModel:
         with self._lock:
             self._shortfalls.append(_Shortfall(time.monotonic(), lives, text))
 
-    def settle(self) -> None:
-        """Look again at what was missing: a death that explains it may have been counted since."""
+    def settle(self, after_s: float = SETTLE_S) -> None:
+        """Look again at what was missing so long ago: a death that explains it may be counted by now."""
         with self._lock:
-            while self._shortfalls and self._shortfalls[0].at_s < time.monotonic() - SETTLE_S:
+            while self._shortfalls and self._shortfalls[0].at_s <= time.monotonic() - after_s:
                 one = self._shortfalls.popleft()
                 if self.lives() == one.lives:
                     self.model.breach(one.text)

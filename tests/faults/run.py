@@ -163,6 +163,7 @@ def run(
         _kill_for(plan, killer, load, draw, None if seconds is None else time.monotonic() + seconds)
         load.stop()
         load.judge()
+        load.retained.settle(after_s=0.0)  # nobody is killed any more, and all deaths are counted
         if load.waiting:
             model.breach(f"{load.waiting} answers could not be judged: some changes were never settled")
         _judge_the_end(cluster, model, load)

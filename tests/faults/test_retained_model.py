@@ -6,19 +6,14 @@ import time
 from typing import Any
 
 import numpy as np
-import pytest
-import retained_model
 from catalogue_model import CatalogueModel
 from retained_model import RetainedModel
 
 TRUTH = np.array([[True, False], [True, True]])
 
 
-def judged(
-    monkeypatch: pytest.MonkeyPatch, told: dict[str, Any] | None, lives_after: int = 0, expression: int = 0
-) -> list[str]:
+def judged(told: dict[str, Any] | None, lives_after: int = 0, expression: int = 0) -> list[str]:
     """Return the breaches when a subscription is told this; events 0 and 1 are retained."""
-    monkeypatch.setattr(retained_model, "SETTLE_S", -1.0)
     lives = [0]
     catalogue = CatalogueModel(TRUTH)
     model = RetainedModel(catalogue, lambda *_: None, lambda: lives[0])
@@ -27,7 +22,7 @@ def judged(
     asked = model.moment()
     lives[0] = lives_after
     model.judge(expression, told, asked)
-    model.settle()
+    model.settle(after_s=0.0)
     return catalogue.breaches
 
 
@@ -36,24 +31,22 @@ def told(*event_idxs: int) -> dict[str, Any]:
     return {"count": len(events), "events": events}
 
 
-def test_what_is_right_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not judged(monkeypatch, told(0))
-    assert not judged(monkeypatch, told(0, 1), expression=1)
+def test_what_is_right_is_no_breach() -> None:
+    assert not judged(told(0))
+    assert not judged(told(0, 1), expression=1)
 
 
-def test_a_wrong_event_a_missing_one_and_a_needless_loss_are_breaches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert judged(monkeypatch, told(0, 1))
-    assert judged(monkeypatch, None)
-    assert judged(monkeypatch, told(0), expression=1)
-    assert judged(monkeypatch, {"error": {"condition": "lost"}})
+def test_a_wrong_event_a_missing_one_and_a_needless_loss_are_breaches() -> None:
+    assert judged(told(0, 1))
+    assert judged(None)
+    assert judged(told(0), expression=1)
+    assert judged({"error": {"condition": "lost"}})
 
 
-def test_a_death_explains_what_is_missing_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not judged(monkeypatch, None, lives_after=1)
-    assert not judged(monkeypatch, {"error": {"condition": "lost"}}, lives_after=1)
-    assert judged(monkeypatch, told(1), lives_after=1)
+def test_a_death_explains_what_is_missing_and_nothing_else() -> None:
+    assert not judged(None, lives_after=1)
+    assert not judged({"error": {"condition": "lost"}}, lives_after=1)
+    assert judged(told(1), lives_after=1)
 
 
 def test_a_batch_whose_answer_was_read_after_a_death_need_not_be_told_of() -> None:
