@@ -3,8 +3,9 @@
 A function that writes or sends is marked with `fault_point`. Without the environment variable
 `VARIABLE`, which is read once, when this module is imported, the mark returns the function itself: nothing
 is added to a call. With it, the variable names a directory, and a process that comes by an instant looks
-there for a file of that name, ``before.store.write`` say. Whoever removes the file kills itself with SIGKILL:
-one process, once, and at a moment that the test chooses by making the file (``tests/faults/``).
+there for a file of that name, ``before.store.write`` say. Whoever renames the file kills itself with SIGKILL:
+one process, once, and at a moment that the test chooses by making the file (``tests/faults/``). The new name
+ends with its pid, ``before.store.write.4711``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _watched(directory: Path, name: str) -> Callable[[Callable[_Given, _Result]]
 
 def _reached(path: str) -> None:
     try:
-        os.unlink(path)
+        os.rename(path, f"{path}.{os.getpid()}")
     except FileNotFoundError:
         return
     os.kill(os.getpid(), signal.SIGKILL)

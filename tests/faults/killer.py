@@ -3,6 +3,9 @@
 A kill is at a random instant, or at a named one: then a file is put where `shm.fault_points` looks, and the
 process that comes by kills itself. Children are found in ``/proc``, so that one that has just been started,
 and has said nothing yet, is killed as well.
+
+A retainer's death counts when its coordinator has noticed it: what is handed to a dead one until then is lost
+with it.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ SHAPES = ((1, 1), (2, 1), (1, 2))
 POINT_WAIT_S = 2.0
 NUDGE_AFTER_S = 0.1  # without a death by then what many instants need is asked for
 DEATH_WAIT_S = 5.0
+NOTICE_S_MAX = 30.0  # from a child's death until its coordinator knows of it, where a machine is busy
 STARTS_MAX = 20
+STARTS_KILLED = 0.3  # this share
 RESTORE_S_MAX = 10.0
 
 
@@ -115,9 +120,10 @@ class Killer:
         pids = [coordinator] if kind == COORDINATOR else children_of(coordinator, _MODULES[kind])
         if not pids:
             return False
+        pid = self._draw.choice(pids)
         with suppress(ProcessLookupError):
-            os.kill(self._draw.choice(pids), signal.SIGKILL)
-            self.kills[kind] += 1
+            os.kill(pid, signal.SIGKILL)
+            self._count(kind, pid)
             return True
         return False
 
@@ -132,12 +138,19 @@ class Killer:
             if not nudged and time.monotonic() > start_s + NUDGE_AFTER_S:
                 nudged = True
                 self._nudge(point.partition(".")[2])
-        with suppress(FileNotFoundError):
-            path.unlink()
+        pid = _taken_by(path)
+        if pid is None:
             return False
-        self.kills[kind] += 1
-        self.named[point] += 1
+        self._count(kind, pid, point)
         return True
+
+    def _count(self, kind: str, pid: int, point: str | None = None) -> None:
+        """Count a kill, at a named instant or not, that this process has died of or is about to."""
+        if kind == RETAINER and not _reaped(pid):
+            self._breach(f"for {NOTICE_S_MAX:g} s the coordinator did not notice its retainer's death")
+        self.kills[kind] += 1
+        if point is not None:
+            self.named[point] += 1
 
     def _nudge(self, name: str) -> None:
         """Have the cluster do something that passes by an instant."""
@@ -165,11 +178,10 @@ class Killer:
         assert process is not None
         while point.exists() and time.monotonic() < deadline_s:
             time.sleep(0.002)
-        with suppress(FileNotFoundError):
-            point.unlink()
+        pid = _taken_by(point)
+        if pid is None:
             return False
-        self.kills[kind] += 1
-        self.named[name] += 1
+        self._count(kind, pid, name)
         if kind == COORDINATOR:
             self._bring_back()
         return True
@@ -184,21 +196,9 @@ class Killer:
         begin_s = time.monotonic()
         orphans = children_of(self._coordinator_pid(), b"pubsub_cluster")
         left = set(list_segments(self.cluster.started["cluster_id"]))
-        self.cluster.kill()
         for _ in range(STARTS_MAX):
-            point = self._killed_start()
-            try:
-                self.cluster.start()
-            except StartError as error:
-                if "ended before it was ready" not in str(error):
-                    self._breach(f"the coordinator does not start again: {error}")
-                    raise
-                self._count_start_kill(point)
-                continue
-            with suppress(FileNotFoundError):
-                if point is not None:
-                    point.unlink()
-            break
+            if self._start():
+                break
         else:
             raise AssertionError("the coordinator was never ready")
         self.restart_s.append(time.monotonic() - begin_s)
@@ -209,20 +209,27 @@ class Killer:
         if still:
             self._breach(f"segments outlive their coordinator: {sorted(still)}")
 
-    def _killed_start(self) -> Path | None:
-        """Perhaps have the coming start killed: return the instant's file, or None."""
-        if self._draw.random() >= 0.3:
-            return None
-        path = self._points_dir / self._point(POINTS[COORDINATOR][1])
-        path.touch()
-        return path
-
-    def _count_start_kill(self, point: Path | None) -> None:
-        if point is None or point.exists():
+    def _start(self) -> bool:
+        """Start the coordinator once, perhaps kill it meanwhile; return whether it serves."""
+        self.cluster.kill()
+        point = self._points_dir / self._point(POINTS[COORDINATOR][1])
+        if self._draw.random() < STARTS_KILLED:
+            point.touch()
+        ready = True
+        try:
+            self.cluster.start()
+        except StartError as error:
+            if "ended before it was ready" not in str(error):
+                self._breach(f"the coordinator does not start again: {error}")
+                raise
+            ready = False
+        pid = _taken_by(point)
+        if pid is not None:  # before it was ready, or in that very moment
+            self._count(COORDINATOR, pid, point.name)
+            return False
+        if not ready:
             self._breach("the coordinator ended by itself while it started")
-            return
-        self.kills[COORDINATOR] += 1
-        self.named[point.name] += 1
+        return ready
 
 
 def children_of(pid: int, command: bytes) -> list[int]:
@@ -239,6 +246,25 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def _taken_by(point: Path) -> int | None:
+    """Withdraw an instant's file; return the pid of the process that came by before, or None."""
+    point.unlink(missing_ok=True)
+    for taken in point.parent.glob(f"{point.name}.*"):
+        taken.unlink()
+        return int(taken.suffix[1:])
+    return None
+
+
+def _reaped(pid: int) -> bool:
+    """Wait until a dead process has been collected by its parent, which knows of its death then."""
+    deadline_s = time.monotonic() + NOTICE_S_MAX
+    while time.monotonic() < deadline_s:
+        if not Path(f"/proc/{pid}").exists():
+            return True
+        time.sleep(0.002)
+    return False
 
 
 def _gone(pid: int) -> bool:
