@@ -10,10 +10,11 @@ it did narrows the doubt for every later answer.
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -268,11 +269,19 @@ def owner_of(subscription_id: str) -> str:
     return f"owner{int(subscription_id[-1]) % 4}"
 
 
-def rows_of_owner(answer: Answer, owner: str) -> dict[int, set[str]]:
-    """Return the ids of one owner by event, as indices into the batch."""
+class OwnerRows(NamedTuple):
+    """What is remembered of an answer for the notifications of one owner: its ids by event of the batch."""
+
+    events: npt.NDArray[np.int64]
+    crossed_lives: bool
+    ids: dict[int, set[str]]
+
+
+def rows_of_owner(answer: Answer, owner: str) -> OwnerRows:
+    """Return an owner's part of an answer; it holds on to nothing else of it."""
     found: dict[int, set[str]] = {}
     event_of = np.repeat(np.arange(len(answer.events)), np.diff(answer.offsets)).tolist()
     for event_idx, name in zip(event_of, answer.ids, strict=True):
         if owner_of(name) == owner:
-            found.setdefault(event_idx, set()).add(name)
-    return found
+            found.setdefault(event_idx, set()).add(sys.intern(name))
+    return OwnerRows(answer.events, answer.crossed_lives, found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from catalogue_model import Answer, CatalogueModel, owner_of, rows_of_owner
+from catalogue_model import Answer, CatalogueModel, OwnerRows, owner_of, rows_of_owner
 from killer import COORDINATOR, KEEPER, RETAINER, SHAPES, WORKER
 from retained_model import RetainedModel
 
@@ -92,7 +93,7 @@ class Load:
     retained: RetainedModel = field(init=False)
     _answers: deque[Answer] = field(default_factory=deque)
     _told: deque[tuple[float, Notification]] = field(default_factory=deque)
-    _owner_rows: dict[tuple[str, str], tuple[Answer, dict[int, set[str]]]] = field(default_factory=dict)
+    _owner_rows: dict[tuple[str, str], OwnerRows] = field(default_factory=dict)
     _heard: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
     _threads: list[threading.Thread] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -211,7 +212,7 @@ class Load:
         answer = self._answered(client, sent, matches, sent.pending._request.crossed_lives or again)
         self.count("batches sent to two lives", sent.pending._request.crossed_lives)
         with self._lock:
-            self._owner_rows[client.publisher, sent.batch_id] = answer, rows_of_owner(answer, LISTENED_OWNER)
+            self._owner_rows[client.publisher, sent.batch_id] = rows_of_owner(answer, LISTENED_OWNER)
             if len(self._owner_rows) > ANSWERS_REMEMBERED:
                 del self._owner_rows[next(iter(self._owner_rows))]
         if again:
@@ -361,20 +362,20 @@ class Load:
             with self._lock:
                 known = self._owner_rows.get((told.publisher, told.batch_id))
             if known is not None:
-                self._judge_notification(told, *known)
+                self._judge_notification(told, known)
             elif time.monotonic() - at_s < PATIENCE_S:
                 self._told.append((at_s, told))  # its batch is not answered yet
 
-    def _judge_notification(self, told: Notification, answer: Answer, rows: dict[int, set[str]]) -> None:
+    def _judge_notification(self, told: Notification, known: OwnerRows) -> None:
         self.counts["notifications judged"] += 1
         for name in told.ids:
-            key = (told.publisher, told.batch_id, told.event_index, name)
+            key = (sys.intern(told.publisher), told.batch_id, told.event_index, sys.intern(name))
             self._heard[key] += 1
             is_repeat = self._heard[key] > 1
             self.counts["notifications repeated"] += is_repeat
-            in_answer = name in rows.get(told.event_index, ())
-            if answer.crossed_lives:
-                if not in_answer and not self.model.may_match(name, int(answer.events[told.event_index])):
+            in_answer = name in known.ids.get(told.event_index, ())
+            if known.crossed_lives:
+                if not in_answer and not self.model.may_match(name, int(known.events[told.event_index])):
                     self.model.breach(f"notification {key} can never have been right")
             elif is_repeat or not in_answer:
                 self.model.breach(f"notification {key} is {'a repeat' if is_repeat else 'wrong'}")
