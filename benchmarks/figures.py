@@ -23,7 +23,7 @@ PAGES = (
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
-FAULTS_COMMAND = "tests/faults/run.py --record"
+FAULTS_COMMAND = "tests/faults/run.py --minutes 25 --shards 1 --replicas 2 --record"
 CHURN_COMMANDS = "pubsub_cluster.benchmarks.churn` and `python -m pubsub_cluster.benchmarks.restart"
 OVERLOAD_COMMAND = "tests/faults/overload.py --record"
 Line = dict[str, str]
