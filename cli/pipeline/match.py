@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, emit_json, json_option, note
-from pubsub_cluster.cli.instants import parse_instant
 from pubsub_cluster.cli.pipeline.command import cores_option, spark_session, working
 from pubsub_cluster.cli.render import counted
+from pubsub_cluster.language.timestamps import parse_instant
 
 REJECTS_SHOWN_MAX = 20
 MATCHES_FOLDER, REJECTS_FOLDER = "outcome=match", "outcome=reject"
