@@ -1,4 +1,4 @@
-"""How often bits are set, estimated from the texts of sampled events.
+"""How often bits are set, estimated from the texts of events.
 
 A text predicate is taken to hold where one of its needles is found (`language.text_needles`): for most that
 is what it says, for others a bound. Work is bounded by looking at fewer texts where predicates are many.
@@ -15,7 +15,7 @@ from pubsub_cluster.language.predicate import Predicate, PredicateKind
 from pubsub_cluster.language.text_needles import TEXT_START, TEXT_STOP, Needles, needles_of
 from pubsub_cluster.language.values import fold
 from pubsub_cluster.shm.code_space import F8
-from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.tuner.statistics import EventStatistics
 
 UNKNOWN_PROBABILITY = 0.1
 """Of a bit that nothing is known of; it weighs as much as one event."""
@@ -27,15 +27,15 @@ _BYTES_PER_SEARCH = 64
 """What beginning a search costs, in bytes."""
 
 
-def bit_probabilities(predicates: Sequence[Predicate], sample: EventSample) -> F8:
+def bit_probabilities(predicates: Sequence[Predicate], events: EventStatistics) -> F8:
     """Return the probability per event that each bit is set.
 
     Parameters
     ----------
     predicates : sequence of Predicate
         Kinds TEXT and COMPARE.
-    sample : EventSample
-        May be empty.
+    events : EventStatistics
+        May know none.
     """
     found = np.full(len(predicates), UNKNOWN_PROBABILITY)
     groups: dict[str | None, list[int]] = {}
@@ -43,10 +43,11 @@ def bit_probabilities(predicates: Sequence[Predicate], sample: EventSample) -> F
         if predicate.kind is PredicateKind.TEXT:
             groups.setdefault(predicate.attribute, []).append(bit)
     for name, bits in groups.items():
-        times, share = _frequent(Counter(sample.texts(name)), SEARCHED_BYTES_MAX // len(bits))
+        known = events.texts(name)
+        times, share = _frequent(known.times, SEARCHED_BYTES_MAX // len(bits))
         needles = [needles_of(predicates[bit]) for bit in bits]
         hits = _hits(needles, times) / share
-        estimate = (hits + UNKNOWN_PROBABILITY) / (sample.event_count + 1.0)
+        estimate = (hits + UNKNOWN_PROBABILITY) / (known.event_count + 1.0)
         found[bits] = np.minimum(estimate, 1.0)
     return found
 

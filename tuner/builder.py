@@ -45,7 +45,7 @@ from pubsub_cluster.tuner.source import (
     literal_uses,
     renumbered,
 )
-from pubsub_cluster.tuner.statistics import EventSample, LabelStatistics
+from pubsub_cluster.tuner.statistics import EventSample, EventStatistics, LabelStatistics
 from pubsub_cluster.tuner.tables import (
     find_lookup,
     map_cells,
@@ -89,7 +89,7 @@ class _Indexed(NamedTuple):
 
 
 def prepare(
-    catalogue: CatalogueReader, counts: CatalogueCounts, version: int, sample: EventSample | None
+    catalogue: CatalogueReader, counts: CatalogueCounts, version: int, sample: EventStatistics | None
 ) -> Work:
     """Gather what a layout is of, number its predicates and estimate them; as `build_layout`."""
     source = collect_source(catalogue.columns, counts, version)
@@ -98,7 +98,8 @@ def prepare(
     gathered = gather_predicates(catalogue.columns, used)
     spaces, tests = build_code_spaces(gathered)
     names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
-    statistics = (sample or EventSample()).statistics(spaces, names)
+    events = EventSample() if sample is None else sample
+    statistics = events.statistics(spaces, names)
     predicates, own_number = number_predicates(
         spaces, tests, used, use_count[used], source.clause_count, statistics.label
     )
@@ -107,7 +108,7 @@ def prepare(
     literal = np.repeat(2 * number, 2)
     literal[1::2] += 1
     bits = predicates.catalogue[predicates.point_count : predicates.slotted_count].tolist()
-    likely = bit_probabilities([catalogue.predicate(bit) for bit in bits], sample or EventSample())
+    likely = bit_probabilities([catalogue.predicate(bit) for bit in bits], events)
     ways = find_ways(spaces, predicates, statistics, likely)
     return Work(
         gathered.attribute_id,
@@ -127,7 +128,7 @@ def build_layout(
     catalogue: CatalogueReader,
     counts: CatalogueCounts,
     version: int,
-    sample: EventSample | None,
+    sample: EventStatistics | None,
     generation: int,
     partition_count: int = PARTITION_COUNT,
     configuration: Configuration | Chooser | None = None,
@@ -143,8 +144,9 @@ def build_layout(
         As of the moment the layout is for.
     version : int
         Rows removed at this version or before are left out.
-    sample : EventSample, optional
-        For estimates; without one all constants of an attribute are taken as equally likely.
+    sample : EventStatistics, optional
+        For estimates: a sample of events, or `tuner.frequencies`. Without one all constants of an attribute
+        are taken as equally likely.
     generation : int
     partition_count : int
     configuration : Configuration or callable, optional

@@ -12,6 +12,9 @@ from pubsub_cluster.language.limits import INT64_MIN
 
 Counts: TypeAlias = tuple[int, ...]
 
+STATISTICS_KIND, STATISTICS_FORMAT = "statistics", 1
+"""Of a packed file with frequencies (`tuner.frequencies_file`)."""
+
 
 class TunerHello(msgspec.Struct, tag="tuner_hello", frozen=True):
     """Tuner: I am up and want my setup."""

@@ -1,31 +1,26 @@
-"""Statistics: how often predicates hold, estimated from a sample of live events.
+"""Statistics: how often predicates hold, estimated from events.
 
-`EventSample` keeps recent events as decoded batches, independent of any layout. When a layout is built, the
-sample is encoded against the new code spaces: counts per label give the probability of any interval (the
-papers' nu and mu). Beside n values of an attribute stand the root of n, spread evenly over its labels (the
-minimax estimate of frequencies), and one where there is none: without a sample all labels are equally
-likely, and a constant that a small sample missed by chance is never thought so rare that all its clauses
-would best hang off it alone. The labels of the events themselves are kept beside the counts, for joint
-frequencies. Old events leave the sample as new ones come, which is its decay.
+`EventSample` keeps recent live events as decoded batches, independent of any layout; `tuner.frequencies` has
+counts of any number of events beside a sample of them. When a layout is built, values are encoded against the
+new code spaces: counts per label give the probability of any interval (the papers' nu and mu). Beside n
+values of an attribute stand the root of n, spread evenly over its labels (the minimax estimate of
+frequencies), and one where there is none: without a sample all labels are equally likely, and a constant
+that a small sample missed by chance is never thought so rare that all its clauses would best hang off it
+alone. The labels of the events themselves are kept beside the counts, for joint frequencies. Old events leave
+the sample as new ones come, which is its decay.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.language.raw_batch import (
-    AttributeEntries,
-    BooleanEntries,
-    NumberEntries,
-    RawBatch,
-    TextEntries,
-)
+from pubsub_cluster.language.raw_batch import AttributeEntries, NumberEntries, RawBatch, TextEntries
 from pubsub_cluster.shm.code_space import (
     F8,
     FALSE_LABEL,
@@ -36,13 +31,12 @@ from pubsub_cluster.shm.code_space import (
     first_text_label,
     text_constants,
 )
+from pubsub_cluster.tuner.event_rows import accepted_events, join_batches, pick_events, text_list
+from pubsub_cluster.tuner.value_counts import NO_VALUES, AttributeCounts
 
 SAMPLE_EVENTS_MAX = 2_048
 BATCHES_HELD_MAX = 16
 EVENT_LABELS_MAX = 1 << 22
-
-EntriesT = TypeVar("EntriesT", NumberEntries, TextEntries, BooleanEntries)
-_NO_ENTRIES = AttributeEntries()
 
 
 class LabelStatistics(NamedTuple):
@@ -62,6 +56,30 @@ class LabelStatistics(NamedTuple):
     label: F8
     present: F8
     events: I4
+
+
+class TextTimes(NamedTuple):
+    """How often texts occur.
+
+    Attributes
+    ----------
+    times : Counter of bytes
+    event_count : int
+        In so many events.
+    """
+
+    times: Counter[bytes]
+    event_count: int
+
+
+class EventStatistics(Protocol):
+    """What the builder asks of whatever knows events."""
+
+    def statistics(self, spaces: CodeSpaces, attribute_names: Sequence[str]) -> LabelStatistics:
+        """Return the probabilities of labels and presence against `spaces`."""
+
+    def texts(self, name: str | None) -> TextTimes:
+        """Return the texts of an attribute, or of all."""
 
 
 class EventSample:
@@ -86,86 +104,92 @@ class EventSample:
 
     def add(self, raw: RawBatch) -> int:
         """Take events of a batch; return how many. The arrays are copied, never referred to."""
-        if raw.event_count == 0:
+        accepted = accepted_events(raw)
+        if not len(accepted):
             return 0
-        step = -(-raw.event_count // self._events_per_batch_max)
-        picked = np.arange(0, raw.event_count, step)
+        picked = accepted[:: -(-len(accepted) // self._events_per_batch_max)]
         while self._batches and self.event_count + len(picked) > self._event_count_max:
             self.event_count -= self._batches.popleft().event_count
-        self._batches.append(_pick_events(raw, picked))
+        self._batches.append(pick_events(raw, picked))
         self.event_count += len(picked)
         return len(picked)
 
-    def texts(self, name: str | None) -> Iterator[bytes]:
-        """Give the texts of an attribute, or of all, in the sampled events."""
-        for raw in self._batches:
-            for entries in raw.attributes.values() if name is None else [raw.attributes.get(name)]:
-                if entries is not None and entries.texts is not None:
-                    data = entries.texts.data.data
-                    for start, end in zip(
-                        entries.texts.start.tolist(), entries.texts.end.tolist(), strict=True
-                    ):
-                        yield bytes(data[start:end])
-
-    def _entries(self, name: str) -> AttributeEntries | None:
-        """Return the entries of an attribute in all events; None without any.
-
-        Together, because to look values up costs as much as there are constants: batches may be of one event.
-        """
-        numbers: list[NumberEntries] = []
-        texts: list[TextEntries] = []
-        booleans: list[BooleanEntries] = []
-        first_event = text_size = 0
-        for raw in self._batches:
-            entries = raw.attributes.get(name, _NO_ENTRIES)
-            if entries.numbers is not None:
-                numbers.append(_moved(entries.numbers, first_event))
-            if entries.texts is not None:
-                event, start, end, data = _moved(entries.texts, first_event)
-                texts.append(TextEntries(event, start + text_size, end + text_size, data))
-                text_size += len(data)
-            if entries.booleans is not None:
-                booleans.append(_moved(entries.booleans, first_event))
-            first_event += raw.event_count
-        if not (numbers or texts or booleans):
-            return None
-        return AttributeEntries(_joined(numbers), _joined(texts), _joined(booleans))
+    def texts(self, name: str | None) -> TextTimes:
+        """Return the texts of an attribute, or of all, in the sampled events."""
+        return TextTimes(count_sampled_texts(self._batches, name), self.event_count)
 
     def statistics(self, spaces: CodeSpaces, attribute_names: Sequence[str]) -> LabelStatistics:
-        """Return the probabilities of labels and presence against `spaces`."""
-        label_count = np.diff(spaces.label_start).astype(np.int64)
-        times = np.zeros(int(label_count.sum()))
-        present = np.ones(spaces.attribute_count)
-        kept = min(self.event_count, EVENT_LABELS_MAX // max(spaces.attribute_count, 1))
-        events = np.zeros((kept, spaces.attribute_count), np.int32)
-        for attribute, name in enumerate(attribute_names):
-            entries = self._entries(name)
-            if entries is None:
-                continue
-            first, stop = spaces.label_start[attribute : attribute + 2].tolist()
+        """Return the probabilities of labels and presence against `spaces`.
+
+        Batches are put together first, because to look values up costs as much as there are constants: they
+        may be of one event.
+        """
+        return label_statistics(spaces, attribute_names, join_batches(self._batches, attribute_names))
+
+
+def count_sampled_texts(batches: Iterable[RawBatch], name: str | None) -> Counter[bytes]:
+    """Count the texts of an attribute, or of all, in some events."""
+    times: Counter[bytes] = Counter()
+    for raw in batches:
+        for entries in raw.attributes.values() if name is None else [raw.attributes.get(name)]:
+            if entries is not None and entries.texts is not None:
+                times.update(text_list(entries.texts))
+    return times
+
+
+def label_statistics(
+    spaces: CodeSpaces,
+    attribute_names: Sequence[str],
+    events: RawBatch,
+    counted: Mapping[str, AttributeCounts] | None = None,
+    event_count: int | None = None,
+) -> LabelStatistics:
+    """Return the probabilities of labels and presence against `spaces`.
+
+    Parameters
+    ----------
+    spaces : CodeSpaces
+    attribute_names : sequence of str
+        Of the attributes of `spaces`.
+    events : RawBatch
+        Some of the events; all of them without `counted`.
+    counted : mapping of str to AttributeCounts, optional
+        By attribute, of all events. Where it has no exact counts, values are distributed as in `events`.
+    event_count : int, optional
+        All events.
+    """
+    label_count = np.diff(spaces.label_start).astype(np.int64)
+    times = np.zeros(int(label_count.sum()))
+    mass = np.ones(spaces.attribute_count)  # values in all events
+    present = np.ones(spaces.attribute_count)
+    kept = min(events.event_count, EVENT_LABELS_MAX // max(spaces.attribute_count, 1))
+    labels = np.zeros((kept, spaces.attribute_count), np.int32)
+    for attribute, name in enumerate(attribute_names):
+        first, stop = spaces.label_start[attribute : attribute + 2].tolist()
+        mine = None if counted is None else counted.get(name, NO_VALUES)
+        entries = events.attributes.get(name)
+        if entries is not None:
             event, found = encode_entries(spaces, attribute, entries)
-            times[first:stop] += np.bincount(found, minlength=stop - first)
-            present[attribute] += len(np.unique(event))
             held = event < kept
-            events[event[held], attribute] = found[held]
-        values = np.add.reduceat(np.append(times, 0.0), spaces.label_start[:-1]) * (label_count > 0)
-        prior = np.sqrt(np.maximum(values, 1.0))
-        evenly, share = prior / np.maximum(label_count, 1), np.maximum(values, 1.0) / (values + prior)
-        label = (times + np.repeat(evenly, label_count)) * np.repeat(share, label_count)
-        total = self.event_count + 1.0
-        return LabelStatistics(np.minimum(label / total, 1.0), present / total, events)
-
-
-def _moved(entries: EntriesT, first_event: int) -> EntriesT:
-    moved: EntriesT = entries._replace(event=entries.event + np.int32(first_event))
-    return moved
-
-
-def _joined(pieces: list[EntriesT]) -> EntriesT | None:
-    if not pieces:
-        return None
-    joined: EntriesT = type(pieces[0])(*map(np.concatenate, zip(*pieces, strict=True)))
-    return joined
+            labels[event[held], attribute] = found[held]
+            if mine is None:
+                present[attribute] += len(np.unique(event))
+                mass[attribute] = len(found)
+            if mine is None or not mine.is_exact:
+                times[first:stop] += np.bincount(found, minlength=stop - first)
+        if mine is not None:
+            present[attribute] += mine.totals.present
+            mass[attribute] = mine.totals.values
+            if mine.is_exact:
+                values, often = mine.distinct_values()
+                _, found = encode_entries(spaces, attribute, values)
+                times[first:stop] += np.bincount(found, often, stop - first)
+    seen = np.add.reduceat(np.append(times, 0.0), spaces.label_start[:-1]) * (label_count > 0)
+    prior = np.sqrt(np.maximum(seen, 1.0))
+    evenly, share = prior / np.maximum(label_count, 1), np.maximum(mass, 1.0) / (seen + prior)
+    label = (times + np.repeat(evenly, label_count)) * np.repeat(share, label_count)
+    total = (events.event_count if event_count is None else event_count) + 1.0
+    return LabelStatistics(np.minimum(label / total, 1.0), present / total, labels)
 
 
 def encode_entries(spaces: CodeSpaces, attribute: int, entries: AttributeEntries) -> tuple[I4, I8]:
@@ -218,36 +242,3 @@ def _text_labels(spaces: CodeSpaces, attribute: int, texts: TextEntries) -> I8:
             label = known[text] = base + 2 * bisect_left(constants, text)
         labels[row] = label
     return labels
-
-
-def _pick_events(raw: RawBatch, picked: I8) -> RawBatch:
-    number_of = np.full(raw.event_count, -1, np.int32)
-    number_of[picked] = np.arange(len(picked))
-    attributes: dict[str, AttributeEntries] = {}
-    for name, entries in raw.attributes.items():
-        numbers, texts, booleans = entries
-        attributes[name] = AttributeEntries(
-            None if numbers is None else _pick_rows(numbers, number_of),
-            None if texts is None else _own_bytes(_pick_rows(texts, number_of)),
-            None if booleans is None else _pick_rows(booleans, number_of),
-        )
-    return RawBatch(len(picked), attributes, {})
-
-
-def _pick_rows(entries: EntriesT, number_of: I4) -> EntriesT:
-    """Copy the rows of picked events; `TextEntries.data` stays as it is."""
-    number = number_of[entries.event]
-    rows = np.flatnonzero(number >= 0)
-    fields = {
-        name: column[rows] for name, column in entries._asdict().items() if name not in ("event", "data")
-    }
-    picked: EntriesT = entries._replace(event=number[rows], **fields)
-    return picked
-
-
-def _own_bytes(texts: TextEntries) -> TextEntries:
-    data = texts.data.data
-    pieces = [bytes(data[s:e]) for s, e in zip(texts.start.tolist(), texts.end.tolist(), strict=True)]
-    end = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
-    size = texts.end - texts.start
-    return TextEntries(texts.event, end - size, end, np.frombuffer(b"".join(pieces), np.uint8))
