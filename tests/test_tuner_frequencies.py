@@ -172,6 +172,16 @@ def test_the_sample_is_uniform_and_its_stated_error_holds() -> None:
     assert np.abs(shares - np.arange(0, count, 1_000) / count).max() < 4 * frequencies.error("a")
 
 
+def test_events_in_small_batches_are_sampled_as_those_of_a_large_one() -> None:
+    events: list[Event] = [{"a": (number,)} for number in range(300)]
+    limits = CountLimits(distinct=10, events=4)
+    for source in map(str, range(20)):
+        counter = EventCounter(limits)
+        for first in range(0, len(events), 5):
+            counter.add(raw_batch(events[first : first + 5]), source, first)
+        assert plain(counter.frequencies()) == plain(counted(events, limits, source))
+
+
 EXPRESSIONS = [
     {"attr": "a", "op": "=", "value": 1},
     {"attr": "a", "op": "in", "value": [2, "ab", True]},
