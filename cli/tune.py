@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pubsub_cluster.cli.common import cluster_options, emit_json, json_option
+from pubsub_cluster.cli.tune_statistics import import_statistics, statistics_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ WORDS = {
     "kernel_us_per_task": "time per task in the layout",
     "delta_us_per_task": "time per task outside it",
     "sampled_events": "events looked at",
+    "statistics": "tables are chosen by",
     "constants": "nanoseconds per step, measured here",
     "partitions_per_shard": "parts of the layout by shard",
     "reason": "built because",
@@ -218,6 +220,9 @@ def settings_in_words(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+tune.add_command(import_statistics)
+
+
 @tune.command("log")
 @cluster_options
 @json_option
@@ -311,6 +316,8 @@ def page(found: dict[str, Any]) -> str:
     found = dict(found)
     layout = dict(found.pop("layout", None) or {})
     settings = found.pop("settings", {})
+    if "statistics" in found:
+        found["statistics"] = statistics_in_words(found["statistics"])
     layout.pop("decisions", None)  # `tune log` has them
     tables = layout.pop("tables", [])
     history = found.pop("history", [])[-HISTORY_SHOWN:]

@@ -66,6 +66,31 @@ class Operator:
         action = "freeze" if frozen else "thaw"
         return dict(self._session.ask(Op.TUNE, {"action": action}).header["settings"])
 
+    def tune_import_statistics(
+        self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S
+    ) -> dict[str, Any]:
+        """Have tables chosen by statistics of ``pipeline statistics``; return what is known of them.
+
+        They are copied into the data directory and used until `tune_clear_statistics`, after a restart too. A
+        generation is built with them.
+
+        Parameters
+        ----------
+        path : path
+            A folder that they were counted into, on the cluster's machine.
+
+        Raises
+        ------
+        StoreError
+            They are missing, damaged, of another version or of another schema; nothing is changed.
+        """
+        wanted = {"action": "import_statistics", "path": os.path.abspath(path)}
+        return self._job(Op.TUNE, wanted, timeout_s)
+
+    def tune_clear_statistics(self) -> None:
+        """Have tables chosen by a sample of the events that come, as before `tune_import_statistics`."""
+        self._session.ask(Op.TUNE, {"action": "clear_statistics"})
+
     def backup(self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
         """Write every live subscription to a file on the cluster's machine; return what is in it.
 

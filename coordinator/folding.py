@@ -44,6 +44,8 @@ class FoldPolicy:
         Least time between two generations built for better statistics alone.
     delta_cost_us : int
         What the delta has cost the workers since the generation in force was published.
+    samples_count : bool
+        Whether tables are chosen by the sample; else another sample is no reason to build.
     build_s, build_cpu_s : float
         What the last build took, and took of a processor: it gives way to everything else.
     """
@@ -65,6 +67,7 @@ class FoldPolicy:
     dead_rows: int = 0
     reclaim_from_s: float = 0.0
     asked: bool = False
+    samples_count: bool = True
 
     def measured(self, base_us: int, delta_us: int) -> None:
         """Take the time of one task, split into kernel and delta (moving averages)."""
@@ -121,6 +124,6 @@ class FoldPolicy:
         better = self.sample_count >= max(1.0, SAMPLE_GROWTH * self.built_sample_count)
         fresh = self.sampled_since_build >= max(1, self.sample_count)  # the whole sample is new
         pause_s = max(self.retune_interval_s, BUILD_TIME_FACTOR * self.build_s)
-        if self.base_rows and (better or fresh) and now_s - self.built_at_s >= pause_s:
+        if self.samples_count and self.base_rows and (better or fresh) and now_s - self.built_at_s >= pause_s:
             return "better statistics" if better else "new statistics"
         return None

@@ -24,6 +24,7 @@ import orjson
 from pubsub_cluster.coordinator import backup
 from pubsub_cluster.coordinator.compaction import LiveChanges, compact, groups, live_changes
 from pubsub_cluster.coordinator.snapshots import SnapshotFacts, oldest_version, write_snapshot
+from pubsub_cluster.coordinator.statistics_file import copy_statistics
 from pubsub_cluster.coordinator.store import BUSY_TIMEOUT_S, STORE_FILE
 from pubsub_cluster.language.errors import PubSubError, StoreError
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
@@ -40,9 +41,10 @@ class KeeperTask(msgspec.Struct, frozen=True):
     Attributes
     ----------
     kind : str
-        ``snapshot``, ``check``, ``backup``, ``restore``; ``verify`` is for `pubsub_cluster.verification`.
+        ``snapshot``, ``check``, ``backup``, ``restore``, ``statistics``; ``verify`` is for
+        `pubsub_cluster.verification`.
     data_dir, path : str
-        `path`: of the file of a backup.
+        `path`: of the file of a backup, or of statistics.
     lineage, schema : str
         Of the change table.
     version : int
@@ -110,6 +112,8 @@ def do(task: KeeperTask) -> dict[str, Any]:
                 return backup.write_backup(connection, task, found)
         case "restore":
             return backup.prepare_restore(task)
+        case "statistics":
+            return copy_statistics(Path(task.path), Path(task.data_dir), task.schema)
     raise StoreError("the keeper does not know this task", seen=task.kind)
 
 

@@ -162,7 +162,7 @@ class KeeperDesk:
             if (job.kind, job.request) == (kind, request):
                 return job
         if kind != "verify" and not (isinstance(path, str) and Path(path).is_absolute()):
-            raise ProtocolError("the path of a backup is absolute", seen=path)
+            raise ProtocolError("the path is absolute, for the cluster's machine", seen=path)
         sample = SAMPLE_DEFAULT if sample is None else sample
         if type(sample) is not int or not 0 <= sample <= SAMPLE_MAX:
             raise ProtocolError("`sample` is a number of subscriptions", seen=sample, limit=SAMPLE_MAX)
@@ -307,6 +307,12 @@ class KeeperDesk:
             self.restoring = job  # it is done when it is in force
             self._coordinator.restart()
             return
+        if job.kind == "statistics":
+            try:
+                self._coordinator.knobs.take_statistics(answer)
+            except PubSubError as error:
+                self._failed(job, error.to_dict(), now_s)
+                return
         job.state = "done"
 
     def _failed(self, job: Job, error: dict[str, Any], now_s: float) -> None:

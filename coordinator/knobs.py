@@ -10,6 +10,7 @@ import msgspec
 
 from pubsub_cluster.coordinator.config import check_bounds
 from pubsub_cluster.coordinator.settings_file import Settings, read_settings, write_settings
+from pubsub_cluster.coordinator.statistics_file import ImportedStatistics, remove_statistics
 from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
 from pubsub_cluster.language.limits import INT64_MAX
 from pubsub_cluster.tuner.messages import FrozenTable, Thresholds, Tune
@@ -88,6 +89,28 @@ class Knobs:
             except StoreError as error:  # nobody asks just now, and the next generation is another occasion
                 log.warning("tables are not frozen yet: %s", error)
 
+    def take_statistics(self, facts: dict[str, Any] | None) -> None:
+        """Have tables chosen by statistics whose copy is in the data directory; None: by a sample again.
+
+        A generation is built with them as soon as can be.
+
+        Raises
+        ------
+        StoreError
+            It cannot be kept; nothing is changed.
+        """
+        statistics = None if facts is None else msgspec.convert(facts, ImportedStatistics)
+        if statistics == self._settings.statistics:
+            return
+        self._take(msgspec.structs.replace(self._settings, statistics=statistics))
+        remove_statistics(self._data_dir, statistics.file if statistics else None)
+        self._coordinator.tuner.policy.asked = True
+
+    def statistics(self) -> dict[str, Any] | None:
+        """Return the facts about imported statistics; None without any."""
+        kept = self._settings.statistics
+        return None if kept is None else dict(msgspec.to_builtins(kept))
+
     def _layout_tables(self) -> tuple[FrozenTable, ...] | None:
         summary = self._coordinator.tuner.summary
         if not summary.get("subscriptions"):
@@ -105,6 +128,7 @@ class Knobs:
 
     def _apply(self) -> None:
         self._coordinator.tuner.policy.retune_interval_s = float(self._value("retune_interval_s"))
+        self._coordinator.tuner.policy.samples_count = self._settings.statistics is None
         self._coordinator.self_check.row_count = int(self._value("self_check_rows"))
 
     def _value(self, name: str) -> float:
@@ -113,7 +137,9 @@ class Knobs:
 
     def tell_tuner(self) -> None:
         """Say what was set; to each tuner process when it is ready, too."""
-        self._coordinator.backend.send_tuner(Tune(_thresholds(self._settings), self._settings.tables))
+        kept = self._settings.statistics
+        path = None if kept is None else str(self._data_dir / kept.file)
+        self._coordinator.backend.send_tuner(Tune(_thresholds(self._settings), self._settings.tables, path))
 
     def told(self) -> dict[str, Any]:
         """Return everything that may be set, as it is, and what of it was set (the rest has its default).

@@ -47,7 +47,7 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case Op.STATUS:
             return Reply(status_page.status(coordinator))
         case Op.TUNE:
-            return Reply(status_page.tune(coordinator, header))
+            return Reply(status_page.tune(coordinator, header, message.request))
         case Op.RESIZE:
             resize(coordinator, header)
         case Op.BACKUP | Op.RESTORE | Op.VERIFY:

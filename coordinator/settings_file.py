@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from pubsub_cluster.coordinator.statistics_file import ImportedStatistics
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.shm.packed_file import PART_SUFFIX, put_in_place
 from pubsub_cluster.tuner.messages import FrozenTable
@@ -31,11 +32,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_frozen : bool
     tables : tuple of FrozenTable or None
         Those that are frozen; None while none are known.
+    statistics : ImportedStatistics or None
+        Those that tables are chosen by; None: by a sample of the events that come.
     """
 
     values: dict[str, float] = {}
     is_frozen: bool = False
     tables: tuple[FrozenTable, ...] | None = None
+    statistics: ImportedStatistics | None = None
 
 
 def read_settings(data_dir: Path) -> Settings:

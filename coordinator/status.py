@@ -94,8 +94,8 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
-def tune(coordinator: Coordinator, header: dict[str, Any]) -> dict[str, Any]:
-    """Carry out ``pubsub-cluster tune ACTION``; return what it prints."""
+def tune(coordinator: Coordinator, header: dict[str, Any], request: str) -> dict[str, Any]:
+    """Carry out ``pubsub-cluster tune ACTION``; return what it prints, or the job that it is."""
     match header["action"]:
         case "show":
             return _tuning(coordinator)
@@ -106,6 +106,10 @@ def tune(coordinator: Coordinator, header: dict[str, Any]) -> dict[str, Any]:
             coordinator.knobs.set(header.get("name"), header.get("value"))
         case "freeze" | "thaw" as action:
             coordinator.knobs.freeze(action == "freeze")
+        case "import_statistics":
+            return {"job": coordinator.keeper.submit("statistics", request, header.get("path")).number}
+        case "clear_statistics":
+            coordinator.knobs.take_statistics(None)
         case action:
             raise ProtocolError("no such action of the tuner", seen=action, limit=list(TUNE_ACTIONS))
     return {"settings": coordinator.knobs.told()}
@@ -127,6 +131,7 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
         "delta_us_per_task": round(policy.delta_us, 1),
         "sampled_events": policy.sample_count,
         "settings": coordinator.knobs.told(),
+        "statistics": coordinator.knobs.statistics(),
         "constants": coordinator.tuner.constants,
         "partitions_per_shard": {str(shard): count for shard, count in sorted(shard_cost.items())},
         "layout": coordinator.layouts.priced(coordinator.tuner.summary),

@@ -67,7 +67,7 @@ class Answer(enum.StrEnum):
 REPLY = "reply"
 ERROR = "error"
 NOTIFY = "notify"
-TUNE_ACTIONS = ("show", "now", "set", "freeze", "thaw")
+TUNE_ACTIONS = ("show", "now", "set", "freeze", "thaw", "import_statistics", "clear_statistics")
 
 
 class Fields(NamedTuple):
@@ -92,7 +92,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.LISTEN: Fields(frozenset({"owner"})),
     Op.UNLISTEN: Fields(frozenset({"owner"})),
     Op.STATUS: Fields(),
-    Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value"})),
+    Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value", "path"})),
     Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
     Op.BACKUP: Fields(frozenset({"path"})),
     Op.RESTORE: Fields(frozenset({"path"})),

@@ -75,6 +75,9 @@ def test_statistics_are_renewed_as_long_as_events_come() -> None:
     policy.sample_count = 500
     assert policy.reason(29.0) is None
     assert policy.reason(31.0) == "better statistics"
+    policy.samples_count = False
+    assert policy.reason(31.0) is None, "tables are chosen by imported statistics"
+    policy.samples_count = True
     policy = built(1_000, sample=2_048)
     policy.sampled_since_build = 2_000
     assert policy.reason(31.0) is None

@@ -15,6 +15,9 @@ Counts: TypeAlias = tuple[int, ...]
 STATISTICS_KIND, STATISTICS_FORMAT = "statistics", 1
 """Of a packed file with frequencies (`tuner.frequencies_file`)."""
 
+STATISTICS_FILE = "statistics.packed"
+"""Its name, in a folder that somebody counted into."""
+
 
 class TunerHello(msgspec.Struct, tag="tuner_hello", frozen=True):
     """Tuner: I am up and want my setup."""
@@ -190,11 +193,13 @@ class FrozenTable(msgspec.Struct, frozen=True):
 class Tune(msgspec.Struct, tag="tune", frozen=True):
     """Coordinator: from the next fold on these are the dynamic algorithm's thresholds.
 
-    Where there are frozen tables, generations have these and no others, and nothing is decided.
+    Where there are frozen tables, generations have these and no others, and nothing is decided. Tables are
+    chosen by the statistics in a file, where one is named, and else by a sample of events.
     """
 
     thresholds: Thresholds
     frozen: tuple[FrozenTable, ...] | None = None
+    statistics: str | None = None
 
 
 class DropCatalogue(msgspec.Struct, tag="drop_catalogue", frozen=True):

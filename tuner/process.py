@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
 from pubsub_cluster.tuner.epochs import Catalogues, write_epoch
+from pubsub_cluster.tuner.frequencies import Frequencies
+from pubsub_cluster.tuner.frequencies_file import read_frequencies
 from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
@@ -66,6 +69,8 @@ class TunerLoop:
         self._constants: CostConstants | None = None
         self._random = np.random.default_rng()
         self._tune = wire.Tune(wire.Thresholds())
+        self._imported: Frequencies | None = None
+        self._import_error = ""
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -89,7 +94,7 @@ class TunerLoop:
             case wire.Sample():
                 self._sample(message)
             case wire.Tune():
-                self._tune = message
+                self._take_settings(message)
             case wire.Fold():
                 # Not in the thread that is gentle: the measurement would have its priority, and end with it.
                 self._wait_for_constants(CatalogueCounts(*message.counts).clauses)
@@ -115,6 +120,18 @@ class TunerLoop:
         self._events = EventSample()
         self._live, self._live_over = LiveTables(), ""
         self._say(wire.TunerReady())
+
+    def _take_settings(self, tune: wire.Tune) -> None:
+        if tune.statistics != self._tune.statistics:
+            self._imported, self._import_error = None, ""
+            if tune.statistics is not None:
+                try:
+                    self._imported = read_frequencies(Path(tune.statistics)).frequencies
+                except PubSubError as error:
+                    log.warning("tables are chosen by the sample: %s", error)
+                    self._import_error = str(error)
+            self._live = LiveTables()  # other statistics, other tables: they are chosen anew
+        self._tune = tune
 
     @fault_point("tuner.sample")
     def _sample(self, lent: wire.Sample) -> None:
@@ -145,7 +162,7 @@ class TunerLoop:
                 catalogue,
                 counts,
                 request.version,
-                self._events,
+                self._events if self._imported is None else self._imported,
                 request.generation,
                 partition_count=self._setup.partition_count,
                 configuration=self._live.configure,
@@ -162,7 +179,7 @@ class TunerLoop:
                 "constants_measured": self._constants is not None,
                 "tables_chosen_anew": self._live.reason,
                 "decisions": self._told(catalogue),
-                "sampled_events": self._events.event_count,
+                **self._known_events(),
                 "build_ms": round((built_s - started_s) * 1_000),
                 "build_cpu_ms": round((time.process_time() - cpu_started_s) * 1_000),
                 "write_ms": round((time.perf_counter() - built_s) * 1_000),
@@ -184,6 +201,13 @@ class TunerLoop:
         segment.close()
         built = (request.generation, name, tuple(counts), request.version, cost, summary)
         self._say(wire.Built(*built, *made))
+
+    def _known_events(self) -> dict[str, Any]:
+        """Return what the generation's estimates come from."""
+        if self._imported is None:
+            error = {"statistics_error": self._import_error} if self._import_error else {}
+            return {"statistics": "sampled", "sampled_events": self._events.event_count, **error}
+        return {"statistics": "imported", "sampled_events": self._imported.event_count}
 
     def _source(self, request: wire.Fold, made: list[str]) -> tuple[CatalogueReader, CatalogueCounts]:
         """Return what the generation is built from; the names of segments of a new epoch go to `made`."""
