@@ -74,7 +74,7 @@ def cluster_config(settings: dict[str, Any], base_dir: Path | None = None) -> Cl
     if "limits" in given:
         given["limits"] = Limits(**given["limits"])
     if "schema" in given:
-        given["schema"] = _schema(given["schema"], base_dir or Path.cwd())
+        given["schema"] = read_schema(given["schema"], base_dir or Path.cwd())
     return ClusterConfig(**given)
 
 
@@ -108,7 +108,14 @@ def shards_and_replicas(workers: int | None, shards: int | None, replicas: int |
     return (shards, workers // shards) if shards else (workers // known, known)
 
 
-def _schema(value: Any, base_dir: Path) -> Schema:
+def read_schema(value: Any, base_dir: Path) -> Schema:
+    """Return the schema that a table declares, or the JSON file that `value` names.
+
+    Raises
+    ------
+    StartError
+        It cannot be read, or declares something impossible.
+    """
     if isinstance(value, dict):
         return _declared(value, "[schema] of the configuration file")
     return read_schema(base_dir / str(value))

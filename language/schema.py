@@ -162,6 +162,10 @@ class Attribute:
         """
         return _converted(self, value, is_constant=True)
 
+    def declared_text(self, number: int) -> str:
+        """Return the declared value or path that has a canonical number (listed domains only)."""
+        return next(text for text, known in self._number.items() if known == number)
+
     def subtree(self, path: str) -> tuple[int, int]:
         """Return the closed interval of the numbers of a node and its descendants (hierarchical only).
 

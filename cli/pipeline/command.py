@@ -84,8 +84,9 @@ def _commands() -> None:
     """Enter the commands, which need what is above."""
     from pubsub_cluster.cli.pipeline.build import build
     from pubsub_cluster.cli.pipeline.match import match
+    from pubsub_cluster.cli.pipeline.statistics import statistics
 
-    for command in (build, match):
+    for command in (build, match, statistics):
         pipeline.add_command(command)
 
 
