@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.pipeline.columns import ID_COLUMN, Packed, unpack_columns
 from pubsub_cluster.pipeline.engine import EVENTS_PER_CALL_MAX, Found, PartsEngine, Selection, engine_of
 from pubsub_cluster.pipeline.events import ColumnEvents, Events, JsonEvents
-from pubsub_cluster.pipeline.parquet_files import FILE_ERRORS, open_file
 from pubsub_cluster.pipeline.plan import FileSlice
+from pubsub_cluster.pipeline.rejects import Rejects
+from pubsub_cluster.pipeline.slices import read_slice
 
 FILE_SHIFT = 40
 """An event without an id of its own is numbered ``file << 40 | row``."""
-
-REASONS_MAX = 1_000
-"""Reasons with values of their own, of one task; further ones are told together."""
 
 BUNDLE_COLUMN, JSON_COLUMN = "_bundle", "_json"
 
@@ -51,35 +46,6 @@ class FileEvents(NamedTuple):
 
     columns: dict[str, pa.DataType]
     event_id: str | None
-
-
-class Rejects:
-    """Counts what could not be matched, by file and reason; the first of each is named."""
-
-    def __init__(self) -> None:
-        self._rows: Counter[tuple[str | None, str]] = Counter()
-        self._first: dict[tuple[str | None, str], tuple[str | None, str | None]] = {}
-
-    def add(self, file: str | None, reason: str, rows: int = 1, first: Any = None, seen: Any = None) -> None:
-        """Count rows of a file (None: of a DataFrame)."""
-        key = file, reason if len(self._rows) < REASONS_MAX else "many different reasons"
-        self._rows[key] += rows
-        shown = (None if first is None else str(first), None if seen is None else str(seen)[:200])
-        self._first.setdefault(key, shown)
-
-    def add_events(self, file: str | None, refused: dict[int, PubSubError], names: Any) -> None:
-        """Count events that break the schema; `names` has their ids."""
-        for at, error in refused.items():
-            self.add(file, error.condition, 1, names[at], error.seen)
-
-    def lines(self) -> list[str]:
-        """Return what is told, as JSON."""
-        return [
-            json.dumps({"file": file, "rows": rows, "first": first, "reason": reason, "seen": seen})
-            for ((file, reason), rows), (first, seen) in zip(
-                self._rows.items(), self._first.values(), strict=True
-            )
-        ]
 
 
 def match_batches(
@@ -121,37 +87,9 @@ def match_slices(
             bundle, slices = units[number]
             engine = engine_of(selections[bundle])
             for one in slices:
-                yield from _match_slice(engine, one, events, answer, rejects)
-    yield from _told(rejects, id_type, answer)
-
-
-def _match_slice(
-    engine: PartsEngine, one: FileSlice, events: FileEvents, answer: Answer, rejects: Rejects
-) -> Iterator[pa.RecordBatch]:
-    try:
-        file = open_file(one.path)
-    except FILE_ERRORS as error:
-        if one.number == 0:
-            rejects.add(one.path, "the file cannot be read as Parquet", 0, None, error)
-        return
-    with file:
-        lacking = _lacking(file.schema_arrow, events.columns)
-        if lacking:
-            if one.number == 0:
-                rejects.add(one.path, lacking, file.metadata.num_rows)
-            return
-        first_row = 0
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if group % one.slices == one.number:
-                try:
-                    table = file.read_row_group(group, columns=list(events.columns), use_threads=False)
-                except FILE_ERRORS as error:
-                    name = f"row {first_row}"
-                    rejects.add(one.path, "a row group cannot be read", rows, name, error)
-                else:
+                for first_row, table in read_slice(one, events.columns, rejects):
                     yield from _match_table(engine, table, one, first_row, events, answer, rejects)
-            first_row += rows
+    yield from _told(rejects, id_type, answer)
 
 
 def _match_table(
@@ -215,18 +153,6 @@ def _by_bundle(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     bundles = batch.column(BUNDLE_COLUMN).to_numpy()
     for bundle in np.unique(bundles).tolist():
         yield bundle, batch.filter(pa.array(bundles == bundle))
-
-
-def _lacking(schema: pa.Schema, expected: dict[str, pa.DataType]) -> str:
-    """Say what a file lacks of the columns that all must have; empty where nothing."""
-    missing = [name for name in expected if name not in schema.names]
-    if missing:
-        return f"the file has no column {', '.join(missing[:5])}"
-    other = [name for name, kind in expected.items() if schema.field(name).type != kind]
-    if other:
-        name = other[0]
-        return f"the column {name} is {schema.field(name).type}, in the first file {expected[name]}"
-    return ""
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
