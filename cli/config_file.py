@@ -74,7 +74,7 @@ def cluster_config(settings: dict[str, Any], base_dir: Path | None = None) -> Cl
     if "limits" in given:
         given["limits"] = Limits(**given["limits"])
     if "schema" in given:
-        given["schema"] = read_schema(given["schema"], base_dir or Path.cwd())
+        given["schema"] = _given_schema(given["schema"], base_dir or Path.cwd())
     return ClusterConfig(**given)
 
 
@@ -108,21 +108,21 @@ def shards_and_replicas(workers: int | None, shards: int | None, replicas: int |
     return (shards, workers // shards) if shards else (workers // known, known)
 
 
-def read_schema(value: Any, base_dir: Path) -> Schema:
-    """Return the schema that a table declares, or the JSON file that `value` names.
-
-    Raises
-    ------
-    StartError
-        It cannot be read, or declares something impossible.
-    """
+def _given_schema(value: Any, base_dir: Path) -> Schema:
+    """Return the schema that a table declares, or the JSON file that `value` names."""
     if isinstance(value, dict):
         return _declared(value, "[schema] of the configuration file")
     return read_schema(base_dir / str(value))
 
 
 def read_schema(path: str | Path) -> Schema:
-    """Return the schema of a JSON file; raises `StartError`."""
+    """Return the schema of a JSON file.
+
+    Raises
+    ------
+    StartError
+        It cannot be read, or declares something impossible.
+    """
     path = Path(path)
     try:
         body = json.loads(path.read_text(encoding="utf-8"))

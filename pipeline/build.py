@@ -52,6 +52,9 @@ from pubsub_cluster.shm.layout_folder import (
 )
 from pubsub_cluster.shm.packed_file import put_in_place
 from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.frequencies import Frequencies
+from pubsub_cluster.tuner.frequencies_file import read_frequencies
+from pubsub_cluster.tuner.statistics import EventSample
 
 WORK_DIR, REFUSED_DIR, TASKS_FILE = "work", "refused", "tasks.json"
 EVENT_ID = "event_id"
@@ -73,6 +76,7 @@ def build(
     schema: Schema = EMPTY_SCHEMA,
     limits: Limits = DEFAULT_LIMITS,
     events: DataFrame | None = None,
+    statistics: Path | None = None,
     constants: CostConstants | None = None,
     parts: int | None = None,
     part_bytes: int | None = None,
@@ -95,6 +99,8 @@ def build(
     limits : Limits
     events : DataFrame, optional
         Events to sample: probabilities are estimated from them.
+    statistics : Path, optional
+        File of `pipeline.statistics.write_statistics`, which executors reach too: used instead of a sample.
     constants : CostConstants, optional
         Of the cost model on the machines that will match.
     parts : int, optional
@@ -134,6 +140,7 @@ def build(
         version = sum(fragment.rows for fragment in fragments)
         tell("building layouts")
         tasks = _tasks(placed, version, samples, schema, constants, max_bytes)
+        tasks["statistics"] = None if statistics is None else str(statistics.absolute())
         told = _carry_out(spark, work, tasks)
         tell("publishing")
         of_parts, of_changes = told[: len(placed)], told[len(placed) :]
@@ -284,7 +291,11 @@ def carry_out_task(work: Path, number: int) -> dict[str, Any]:
     if number >= part_count:
         placed = Placed(*tasks["changes"][number - part_count])
         return {"facts": make_changes(work, placed, path)._asdict()}
-    sample = read_sample([work / name for name in tasks["samples"]], Schema.from_json(tasks["schema"]))
+    sample: EventSample | Frequencies | None
+    if tasks["statistics"] is not None:
+        sample = read_frequencies(Path(tasks["statistics"])).frequencies
+    else:
+        sample = read_sample([work / name for name in tasks["samples"]], Schema.from_json(tasks["schema"]))
     facts, summary = make_part(
         work,
         [Placed(*one) for one in tasks["parts"][number]],

@@ -27,7 +27,7 @@ from pubsub_cluster.shm.layout_folder import ChangesFacts, PartFacts, write_chan
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.report import summarise
-from pubsub_cluster.tuner.statistics import BATCHES_HELD_MAX, SAMPLE_EVENTS_MAX, EventSample
+from pubsub_cluster.tuner.statistics import BATCHES_HELD_MAX, SAMPLE_EVENTS_MAX, EventSample, EventStatistics
 
 MERGED_ROWS_MAX = 1 << 24
 """Room of a merge is for so many rows, or for those that there are: untouched room costs nothing."""
@@ -85,7 +85,7 @@ def make_part(
     placed: Sequence[Placed],
     path: Path,
     version: int,
-    sample: EventSample | None = None,
+    sample: EventStatistics | None = None,
     constants: CostConstants | None = None,
     max_bytes: int | None = None,
 ) -> tuple[PartFacts, dict[str, Any]]:
@@ -100,7 +100,7 @@ def make_part(
         Of the part.
     version : int
         Of the last change of the whole catalogue.
-    sample : EventSample, optional
+    sample : EventStatistics, optional
         What probabilities are estimated from; without one all constants of an attribute are equally likely.
     constants : CostConstants, optional
     max_bytes : int, optional

@@ -48,8 +48,8 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
     assert [option.name for option in options if not option.help] == []
 
 
-PIPELINE = ("build",)
-TUNE = ("show", "now", "set", "freeze", "thaw", "log")
+PIPELINE = ("build", "match", "statistics")
+TUNE = ("import-statistics", "show", "now", "set", "freeze", "thaw", "log")
 
 
 def test_all_commands_are_there() -> None:

@@ -30,6 +30,12 @@ MEBIBYTE = 1 << 20
 @click.option("--schema", "schema_file", help="File with the declared attributes, in JSON.")
 @click.option("--owner", help="Owner of the subscriptions that name none.")
 @click.option("--events", metavar="PATH", help="Parquet files of events, to estimate probabilities from.")
+@click.option(
+    "--statistics",
+    "statistics_dir",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of `pipeline statistics`, to estimate them from instead.",
+)
 @click.option("--parts", type=click.IntRange(1), help="The most parts [default: as --part-mb asks for].")
 @click.option(
     "--part-mb",
@@ -44,6 +50,7 @@ def build(
     schema_file: str | None,
     owner: str | None,
     events: str | None,
+    statistics_dir: Path | None,
     parts: int | None,
     part_mb: int | None,
     cores: int | None,
@@ -61,16 +68,20 @@ def build(
     Example:
       pubsub-cluster pipeline build subscriptions.ndjson --output layout
       pubsub-cluster pipeline build prepared/ --events events/ --output layout
+      pubsub-cluster pipeline build prepared/ --statistics statistics --output layout
       pubsub-cluster start --layout layout
     """
     from pubsub_cluster.cli.config_file import read_schema
     from pubsub_cluster.language.schema import EMPTY_SCHEMA
 
+    if events is not None and statistics_dir is not None:
+        raise click.UsageError("--events and --statistics say the same in two ways: choose one")
     schema = EMPTY_SCHEMA if schema_file is None else read_schema(schema_file)
     note("Starting Spark ...")
     spark = spark_session(cores)
     from pubsub_cluster.pipeline.build import build as build_layouts
     from pubsub_cluster.pipeline.subscription_rows import read_subscriptions
+    from pubsub_cluster.tuner.messages import STATISTICS_FILE
 
     begin = time.monotonic()
     made = build_layouts(
@@ -78,6 +89,7 @@ def build(
         output,
         schema=schema,
         events=None if events is None else spark.read.parquet(events),
+        statistics=None if statistics_dir is None else statistics_dir / STATISTICS_FILE,
         parts=parts,
         part_bytes=None if part_mb is None else part_mb * MEBIBYTE,
         tell=lambda stage: note(f"{stage.capitalize()} ..."),

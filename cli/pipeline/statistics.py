@@ -54,7 +54,7 @@ def statistics(
     from pubsub_cluster.cli.config_file import read_schema
     from pubsub_cluster.language.schema import EMPTY_SCHEMA
 
-    schema = EMPTY_SCHEMA if schema_file is None else read_schema(str(schema_file), Path.cwd())
+    schema = EMPTY_SCHEMA if schema_file is None else read_schema(schema_file)
     session = spark_session(cores)
     from pubsub_cluster.pipeline.statistics import count_files, summarise, write_statistics
 

@@ -277,5 +277,5 @@ def test_a_sample_of_events_is_a_random_one_and_read_again(tmp_path: Path) -> No
     write_sample(tmp_path / "other", pa.table({"b": ["x", None]}))
     sample = read_sample([tmp_path / "one", tmp_path / "other"], EMPTY_SCHEMA)
     assert sample is not None and sample.event_count == 102
-    assert list(sample.texts("b")) == [b"x"]
+    assert list(sample.texts("b").times) == [b"x"]
     assert read_sample([], EMPTY_SCHEMA) is None
