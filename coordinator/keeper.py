@@ -1,6 +1,6 @@
 """The keeper: a process of its own for each long piece of work on what is durable, at low priority.
 
-Started by module name: ``python -m pubsub_cluster.coordinator.keeper``. Its task comes as JSON on standard
+Started by module name, through `shm.behind`. Its task comes as JSON on standard
 input; one line of JSON goes to standard output: what was done, or the error. It reads the change table and
 the catalogue's segment beside the coordinator, which goes on meanwhile, and writes snapshots, compacted
 groups and backups. Killed at any instant it leaves nothing that anybody takes for complete.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -31,8 +30,6 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import leave, tie_to_parent
-
-NICENESS = 10
 
 
 class KeeperTask(msgspec.Struct, frozen=True):
@@ -177,7 +174,6 @@ def main(do: Callable[[KeeperTask], dict[str, Any]] = do, argv: list[str] | None
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
-    os.nice(NICENESS)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s keeper %(message)s")
     try:
         answer = do(msgspec.json.decode(sys.stdin.buffer.read(), type=KeeperTask))

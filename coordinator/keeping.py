@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pubsub_cluster.coordinator.registry import Registry
     from pubsub_cluster.coordinator.runtime import Coordinator
 
+BEHIND_MODULE = "pubsub_cluster.shm.behind"
 KEEPER_MODULE = "pubsub_cluster.coordinator.keeper"
 VERIFIER_MODULE = "pubsub_cluster.verification"  # it knows the engine, of which nothing here does
 REST_S = 2.0
@@ -242,7 +243,7 @@ class KeeperDesk:
             task.seek(0)
             module = VERIFIER_MODULE if job.kind == "verify" else KEEPER_MODULE
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, "--parent", str(os.getpid())],
+                [sys.executable, "-m", BEHIND_MODULE, module, "--parent", str(os.getpid())],
                 stdin=task,
                 stdout=subprocess.PIPE,
                 env=child_environment(),

@@ -73,6 +73,13 @@ def take_turns(turn_us: int) -> bool:
     return int(ctypes.CDLL(None, use_errno=True).syscall(number, 0, ctypes.c_char_p(wanted), 0)) == 0
 
 
+def give_way() -> None:
+    """Put this thread, and those that it starts, behind whatever else wants the processor, for good."""
+    take_turns(SYSTEM_TURN_US)  # a parent's may be short
+    nice = max(os.getpriority(os.PRIO_PROCESS, 0), GENTLE_NICENESS)
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+
+
 def gently(work: Callable[[], T]) -> T:
     """Do some work behind whatever else wants the processor; return or raise what it does.
 
@@ -81,9 +88,7 @@ def gently(work: Callable[[], T]) -> T:
     """
 
     def behind_others() -> T:
-        take_turns(SYSTEM_TURN_US)
-        nice = max(os.getpriority(os.PRIO_PROCESS, 0), GENTLE_NICENESS)
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+        give_way()
         return work()
 
     with ThreadPoolExecutor(1, "gently") as thread:

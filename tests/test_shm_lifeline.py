@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from pubsub_cluster.coordinator.children import child_environment
 from pubsub_cluster.shm import lifeline
 
 
@@ -56,3 +60,19 @@ def test_gentle_work_is_done_at_low_priority_and_nothing_else_is() -> None:
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     with pytest.raises(ZeroDivisionError):
         lifeline.gently(lambda: 1 // 0)
+
+
+def test_a_module_is_behind_others_before_it_imports_anything(tmp_path: Path) -> None:
+    (tmp_path / "tells.py").write_text(
+        "import os, sys; print(os.getpriority(os.PRIO_PROCESS, 0), *sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pubsub_cluster.shm.behind", "tells", "--parent", "7"],
+        env=child_environment()
+        | {"PYTHONPATH": f"{child_environment()['PYTHONPATH']}{os.pathsep}{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    nice = max(os.getpriority(os.PRIO_PROCESS, 0), lifeline.GENTLE_NICENESS)
+    assert done.stdout.split() == [str(nice), "--parent", "7"], done.stderr
