@@ -42,6 +42,16 @@ def test_attached_is_said_after_the_last_slice() -> None:
     assert asked[3:] == [(3, NO_COUNTS._replace(rows=2), 1, 2, 9, SLICE_ROWS)]
 
 
+def test_a_generation_is_unmapped_when_nothing_else_is_to_be_done() -> None:
+    """Or when the next one is no longer needed either."""
+    swap = SwapWork()
+    assert swap.let_go(1) == [] and swap.is_pending
+    assert swap.work() == [], "not between two batches"
+    assert swap.let_go(2) == [1] and swap.is_pending
+    assert swap.idle() == [2] and not swap.is_pending
+    assert swap.idle() == []
+
+
 def test_a_prepared_delta_answers_like_any_other() -> None:
     """Slices of any size; a batch in between; rows that keys hold and rows that they do not."""
     expressions: list[Any] = [{"attr": "a", "op": "=", "value": value} for value in range(4)]

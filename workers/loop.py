@@ -97,6 +97,7 @@ class WorkerLoop:
                 body = self._socket.recv(zmq.NOBLOCK if self._swap.is_pending else 0)
             except zmq.Again:  # nothing for so long, or for now
                 self._beat()
+                self._unmap(self._swap.idle())
             else:
                 for action in self._machine.receive(wire.decode_to_worker(body)):
                     self._do(action)
@@ -124,9 +125,7 @@ class WorkerLoop:
             case MapLayout(message):
                 self._map_layout(message)
             case UnmapLayout(generation):
-                self._engine.drop_layout(generation)
-                self._catalogues.drop(generation)
-                give_back_memory()
+                self._unmap(self._swap.let_go(generation))
             case Forget(task_id):
                 del self._answers[task_id]
             case Stop():
@@ -148,6 +147,12 @@ class WorkerLoop:
             self._engine.drop_layout(message.generation)
             self._catalogues.drop(message.generation)
             self._say(wire.LayoutRefused(message.generation, error_body(error)))
+
+    def _unmap(self, generations: list[int]) -> None:
+        for generation in generations:
+            self._engine.drop_layout(generation)
+            self._catalogues.drop(generation)
+            give_back_memory()
 
     @fault_point("worker.configure")
     def _configure(self, setup: wire.Setup) -> None:

@@ -1,7 +1,8 @@
 """What is to be done for a swap of generations, in slices between batches, so that none of them waits long.
 
 A new generation begins with a delta of everything that came while it was built. It is said to be attached
-when that delta is there, so that its first batch takes no longer than the others.
+when that delta is there, so that its first batch takes no longer than the others. The one before it is let go
+of when nothing else is to be done: right after a swap there are the batches that waited for it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ class SwapWork:
     def __init__(self) -> None:
         self._waiting: list[tuple[wire.LayoutAttached, MatchEngine, tuple[int, int], str]] = []
         self._newest: tuple[str, CatalogueCounts, int] | None = None
+        self._unneeded: list[int] = []
 
     @property
     def is_pending(self) -> bool:
         """Whether there is something to do."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._unneeded)
 
     def saw(self, catalogue: str, counts: CatalogueCounts, version: int) -> None:
         """Take note of what a batch is bound to: generations are made ready for batches like it.
@@ -56,6 +58,19 @@ class SwapWork:
             Segment that the generation is of.
         """
         self._waiting.append((attached, engine, shard, catalogue))
+
+    def let_go(self, generation: int) -> list[int]:
+        """Take note of a generation that no batch needs any more; return the one to be unmapped instead.
+
+        A worker that is never idle holds one of them, and not all that have ever been.
+        """
+        before, self._unneeded = self._unneeded, [generation]
+        return before
+
+    def idle(self) -> list[int]:
+        """Return the generation to be unmapped now that nothing else is to be done."""
+        before, self._unneeded = self._unneeded, []
+        return before
 
     def work(self) -> list[wire.LayoutAttached]:
         """Do one slice; return what is to be said after it."""
