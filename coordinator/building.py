@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from typing import TYPE_CHECKING, Any
@@ -76,8 +75,6 @@ class BuildingDesk:
         base_rows = self._coordinator.scheduler.generations[generation].base_counts[0]
         self._coordinator.registry.base_rows = base_rows
         self._coordinator.tuner.policy.published(base_rows, time.monotonic())
-        gc.collect(1)  # what refused requests leave behind refers to itself, and would stay from here on
-        gc.freeze()  # a catalogue's book-keeping stays: looking through a million rows' takes 70 ms
         give_back_memory()
 
     def refused(self, generation: int, error: dict[str, Any], now_s: float) -> list[Instruction]:
