@@ -41,6 +41,7 @@ from pubsub_cluster.language.errors import PoisonBatchError, PubSubError
 from pubsub_cluster.workers import messages as wire
 
 KILLS_PER_TASK_MAX = 2
+STARTS_APART_S = 0.25  # in a resize: a process takes part of that before it can give way to others
 RESPAWN_DELAY_S_MIN = 0.05
 RESPAWN_DELAY_S_MAX = 5.0
 START_S_MAX = 300.0  # a first start compiles the kernels
@@ -190,7 +191,10 @@ class Scheduler(Generations):
             Workers of the last resize have not left yet.
         """
         new = self.crew.resize(shards, replicas, seats)
-        spawned: list[Instruction] = [SpawnWorker(worker.worker_idx, 0.0, gently=True) for worker in new]
+        spawned: list[Instruction] = [
+            SpawnWorker(worker.worker_idx, number * STARTS_APART_S, gently=True)
+            for number, worker in enumerate(new)
+        ]
         return spawned + self._dismiss()
 
     def _take_over(self) -> list[Instruction]:
