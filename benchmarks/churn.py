@@ -216,7 +216,7 @@ def measure(workload: str, subscriptions: int, rate: int, seconds: float, seed: 
             found["beside_changes"] = _at_half_load(client, publisher, changers, half, seconds)
             found["alone"] = _at_half_load(client, publisher, changers, half, seconds, only=1)
         with pauses.happenings(str(cluster.data_dir), workload, seed) as pipe:
-            found["pauses_us"] = pauses.measure_pauses(client, publisher, BATCH, pipe, note)
+            found["pauses"] = pauses.measure_pauses(client, publisher, BATCH, pipe, note)
         for number, columns in enumerate(batches):  # everything that came has gone
             assert np.array_equal(_counts(client.publish(columns)), base[number])
     return found
@@ -305,7 +305,7 @@ def figures_of(found: dict[str, Any], workload: str, subscriptions: int) -> list
             for what, ms in found["alone"].items()
             if what.startswith("single")
         ),
-        *pauses.rows_of(found["pauses_us"]),
+        *pauses.rows_of(found["pauses"]),
     ]
     return [
         Figure(

@@ -3,7 +3,8 @@
 Batches are published on a schedule while another client has the cluster swap generations, fold changes into
 one, begin an epoch, grow or shrink, one of these at a time; nothing else goes on. The rate is half of what
 that cluster does at full speed just before: shards and replicas make a difference. A batch's time counts
-from the moment at which it should have been sent. The control is the longest while nothing happens.
+from the moment at which it should have been sent. Two controls: the longest while nothing happens, and how
+long the machine itself stood still meanwhile (`benchmarks.standstill`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import contextlib
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from pubsub_cluster.benchmarks.changers import POOL, pool, raise_first
 from pubsub_cluster.benchmarks.cluster_level import await_generation, expressions, rest
+from pubsub_cluster.benchmarks.standstill import watching
 from pubsub_cluster.benchmarks.workloads.rules import I8
 from pubsub_cluster.client import Client
 
@@ -34,6 +36,21 @@ class Punctual(Protocol):
     def full_speed(self, seconds: float) -> tuple[float, float]: ...
 
     def on_schedule(self, rate: float, goes_on: Callable[[], bool]) -> I8: ...
+
+
+class Pauses(NamedTuple):
+    """What was seen while something happened.
+
+    Attributes
+    ----------
+    took_us : int64[n]
+        Of every batch.
+    stood_still_s : float
+        The longest that the machine did.
+    """
+
+    took_us: I8
+    stood_still_s: float
 
 
 def _nothing(client: Client, made: list[Any]) -> None:
@@ -115,8 +132,8 @@ def measure_pauses(
     batch: int,
     pipe: Any,
     note: Callable[[str], None] = lambda _: None,
-) -> dict[str, I8]:
-    """Publish beside each of `HAPPENINGS`; return the microseconds of every batch.
+) -> dict[str, Pauses]:
+    """Publish beside each of `HAPPENINGS`; return what was seen.
 
     Parameters
     ----------
@@ -133,19 +150,23 @@ def measure_pauses(
     TimeoutError
         Something does not end.
     """
-    found: dict[str, I8] = {}
+    found: dict[str, Pauses] = {}
     rest(client)
     await_generation(client)  # dead rows of what was measured before would come with an epoch
-    for name in HAPPENINGS:
-        rest(client)
-        quiet, _ = publisher.full_speed(FULL_SPEED_S)
-        course = _Course(name, pipe)
-        took = publisher.on_schedule(quiet / 2 / batch, course)
-        note(
-            f"{name}: {course.seconds:.1f} s, longest {took.max() / 1e3:.1f} ms, "
-            f"p99 {np.percentile(took, 99) / 1e3:.1f} ms of {len(took):,} batches"
-        )
-        found[name] = took
+    with watching() as machine:
+        for name in HAPPENINGS:
+            rest(client)
+            quiet, _ = publisher.full_speed(FULL_SPEED_S)
+            course = _Course(name, pipe)
+            machine.longest_s()
+            seen = Pauses(publisher.on_schedule(quiet / 2 / batch, course), machine.longest_s())
+            took = seen.took_us / 1e3
+            note(
+                f"{name}: {course.seconds:.1f} s, longest {took.max():.1f} ms, "
+                f"p99 {np.percentile(took, 99):.1f} ms of {len(took):,} batches; "
+                f"the machine stood still for {1e3 * seen.stood_still_s:.1f} ms"
+            )
+            found[name] = seen
     return found
 
 
@@ -175,11 +196,12 @@ class _Course:
         return now_s < self._stop_s
 
 
-def rows_of(found: dict[str, I8]) -> list[tuple[str, float, str]]:
+def rows_of(found: dict[str, Pauses]) -> list[tuple[str, float, str]]:
     """Return names, values and units of the figures."""
     rows = []
-    for name, took in found.items():
-        rows += [(figure_of(name), float(took.max()) / 1e3, "ms")]
+    for name, seen in found.items():
+        rows.append((figure_of(name), float(seen.took_us.max()) / 1e3, "ms"))
+        rows.append((f"machine, longest standstill during {name}", 1e3 * seen.stood_still_s, "ms"))
     return rows
 
 

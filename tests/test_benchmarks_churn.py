@@ -13,7 +13,7 @@ import pytest
 from pubsub_cluster.benchmarks import restart
 from pubsub_cluster.benchmarks.churn import BATCH, TARGETS, Publisher, figures_of
 from pubsub_cluster.benchmarks.measure import WrongAnswer
-from pubsub_cluster.benchmarks.pauses import HAPPENINGS
+from pubsub_cluster.benchmarks.pauses import HAPPENINGS, Pauses
 
 BASE_SIZE = 10
 FOUND = (
@@ -47,8 +47,8 @@ def test_answers_are_checked_event_by_event() -> None:
 
 def test_every_target_has_its_figure() -> None:
     half_load = dict.fromkeys(AT_HALF_LOAD, 1)
-    pauses_us = dict.fromkeys(HAPPENINGS, np.ones(1))
-    half = {"beside_changes": half_load, "alone": half_load, "pauses_us": pauses_us}
+    seen = dict.fromkeys(HAPPENINGS, Pauses(np.ones(1, np.int64), 0.004))
+    half = {"beside_changes": half_load, "alone": half_load, "pauses": seen}
     found: dict[str, Any] = {**dict.fromkeys(FOUND, 1), "spread": "", **half}
     figures = figures_of(found, "W0", 1_000_000)
     assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
