@@ -21,7 +21,7 @@ from pubsub_cluster.coordinator.answers import defect
 from pubsub_cluster.coordinator.origins import Recalled, origin_of
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.retained import RetainedDesk
-from pubsub_cluster.coordinator.store import ChangeStore
+from pubsub_cluster.coordinator.store import ChangeStore, Committed
 from pubsub_cluster.language.errors import (
     BusyError,
     DuplicateIdError,
@@ -37,7 +37,8 @@ from pubsub_cluster.shm.change_groups import Change
 SLICE_S = 0.0025  # of work: others wait for a bulk load so long, and about as long until it is in force
 SLICE_ITEMS_LEAST, SLICE_ITEMS_MOST = 256, 1_024
 GROUPS_OUTSTANDING_MAX = 64
-CHANGES_OUTSTANDING_MAX = 16_384  # what a slow disk reports at once comes into force at once
+CHANGES_OUTSTANDING_MAX = 16_384
+APPLIED_MOST = 1_024  # in one go, of what a slow disk reports at once: some milliseconds for everybody else
 REQUESTS_MAX = 1_024
 REQUESTS_PER_CONNECTION_MAX = 64
 ITEMS_WAITING_MAX = 500_000
@@ -105,6 +106,7 @@ class ChangeDesk:
         self._request_count = self._item_count = 0
         self._groups: dict[int, _Group] = {}
         self._change_count = 0  # of these groups
+        self._reports: deque[Committed] = deque()
         self._failed = False
         self._slice_items = SLICE_ITEMS_LEAST
 
@@ -240,9 +242,15 @@ class ChangeDesk:
             group.dependents += [(request, result_idx) for result_idx in unsure]
             request.outstanding += len(unsure)
 
-    def committed(self) -> bool:
-        """Take the store's reports; return True when the catalogue changed."""
-        reports = self._store.poll()
+    @property
+    def reported(self) -> bool:
+        """The store has reported more than `committed` has taken."""
+        return bool(self._reports)
+
+    def committed(self, most: float = APPLIED_MOST) -> bool:
+        """Take reports of the store, of `most` changes or one group; tell whether the catalogue changed."""
+        self._reports += self._store.poll()
+        reports = self._next_reports(most)
         durable = [self._groups[report.group_id].change_count for report in reports if report.error is None]
         if durable:  # all at once: what a call costs whatever it brings is much for a slice
             self._registry.apply(sum(durable))
@@ -267,6 +275,15 @@ class ChangeDesk:
             self._store.resume()
             self._failed = False
         return bool(durable)
+
+    def _next_reports(self, most: float) -> list[Committed]:
+        reports: list[Committed] = []
+        while self._reports:
+            most -= self._groups[self._reports[0].group_id].change_count
+            if reports and most < 0:
+                break
+            reports.append(self._reports.popleft())
+        return reports
 
     def _refuse(self, group: _Group, error: StoreError) -> None:
         results = group.request.results

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import time
@@ -159,14 +160,16 @@ class Coordinator:
 
     def _serve_once(self) -> None:
         now_s = time.monotonic()
-        timeout_ms = 0 if self.changes.busy or self.building.epochs.busy else TICK_MS
-        ready = self.backend.poll([self.frontend.socket, self.store.wake_fd], timeout_ms, now_s)
+        is_busy = self.changes.busy or self.changes.reported or self.building.epochs.busy
+        ready = self.backend.poll(
+            [self.frontend.socket, self.store.wake_fd], 0 if is_busy else TICK_MS, now_s
+        )
         now_s = time.monotonic()
         from_clients = self.frontend.socket in ready
         if len(ready) > from_clients:
             self._hear_children(ready, now_s)
-            if self.store.wake_fd in ready and self.changes.committed():
-                self.building.catalogue_changed()
+        if (self.store.wake_fd in ready or self.changes.reported) and self.changes.committed():
+            self.building.catalogue_changed()
         if from_clients:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
@@ -211,7 +214,7 @@ class Coordinator:
         with contextlib.ExitStack() as steps:
             steps.callback(self.resources.close)
             steps.callback(self.frontend.close)
-            steps.callback(self.changes.committed)
+            steps.callback(self.changes.committed, math.inf)
             steps.callback(self.store.close)
             steps.callback(self.backend.close)
             steps.callback(self.keeper.close)

@@ -400,6 +400,18 @@ def test_groups_that_are_durable_at_once_come_into_force_in_their_order() -> Non
     assert [together._registry._live.find(name) for name in "ab"] == [3, -1]
 
 
+def test_what_is_reported_at_once_comes_into_force_in_goes() -> None:
+    """Of groups of 2, 1, 1, 1, 2 and 1 changes; one that is too large alone comes alone."""
+    for most, versions in ((3, [3, 5, 8]), (1, [2, 3, 4, 5, 7, 8]), (9, [8])):
+        desk = desk_with_changes()
+        seen = []
+        while not seen or desk.reported:
+            assert desk.committed(most)
+            seen.append(desk._registry.version)
+        assert seen == versions
+        assert desk.idle and not desk.committed(most)
+
+
 def desk_with_changes() -> ChangeDesk:
     """Return a desk whose groups are all durable and not in force yet."""
     store = StoppedStore()
@@ -431,7 +443,7 @@ def test_slices_fit_the_time_that_they_take() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_what_waits_for_the_disk_is_bounded(monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
-    """It comes into force in one go, however large slices have become."""
+    """However large slices have become."""
     monkeypatch.setattr(changes, "CHANGES_OUTSTANDING_MAX", 5)
     store = StoppedStore()
     desk = ChangeDesk(new_registry(), store, lambda key, fields: None)
