@@ -290,12 +290,7 @@ _READERS: dict[tuple[int, int], EventReader] = {}
 
 def _numbers_of_values(attribute: Attribute) -> dict[str, Value]:
     """Return the canonical numbers of all values of an enumerated or hierarchical attribute."""
-    paths = set(attribute.values)
-    if attribute.domain is DomainKind.HIERARCHICAL:
-        for path in attribute.values:
-            steps = path.split("/")
-            paths.update("/".join(steps[:depth]) for depth in range(1, len(steps)))
-    return {path: attribute.canonical_value(path) for path in paths}
+    return {path: attribute.canonical_value(path) for path in attribute.texts}
 
 
 def as_event_error(found: PubSubError, **fields: Any) -> EventError:

@@ -133,6 +133,11 @@ class Attribute:
         """How many values a listed domain has; None for all other domains."""
         return len(self._number) if self.domain in _LISTED else None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts that an enumerated or hierarchical attribute takes, ancestors included; none of others."""
+        return tuple(self._number)
+
     def canonical_value(self, value: Any) -> bool | int | float | str:
         """Return an event's value in canonical form.
 

@@ -21,7 +21,7 @@ LOCAL_OPTIONS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
+    "spark.log.level": "FATAL",  # what fails a job is raised, and reported by whoever asked for it
     # Stopping a query with a Python source overflows the default stack in Spark's own expression parser.
     "spark.driver.extraJavaOptions": "-Xss8m",
 }
