@@ -48,7 +48,8 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
     assert [option.name for option in options if not option.help] == []
 
 
-PIPELINE = ("build", "match", "statistics")
+PREPARE = ("prepare events", "prepare subscriptions", "prepare flights")
+PIPELINE = ("build", "match", "statistics", *PREPARE)
 TUNE = ("import-statistics", "show", "now", "set", "freeze", "thaw", "log")
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_cluster.cli.demo import flights as flights_module
 from pubsub_cluster.cli.demo.delimited import as_numbers, read_coded
-from pubsub_cluster.cli.demo.flights import Flights, data_folder, read_flights
+from pubsub_cluster.cli.demo.flights import Flights, read_flights
 from pubsub_cluster.language.errors import CallerError
+from pubsub_cluster.pipeline import flight_tables
+from pubsub_cluster.pipeline.flight_tables import data_folder, flights_schema
 
 EXTRACT = {
     "flights.csv": (
@@ -88,6 +89,7 @@ def test_batches_are_the_events_as_columns(extract: Flights) -> None:
 
 def test_schema_declares_every_attribute_once(extract: Flights) -> None:
     schema = extract.schema()
+    assert schema == flights_schema()
     assert set(schema.names) == set(extract.batch(slice(0, 1)))
     assert all(attribute.unique for attribute in schema.attributes)
     for i in range(len(extract)):
@@ -98,7 +100,7 @@ def test_schema_declares_every_attribute_once(extract: Flights) -> None:
 
 
 def test_missing_package_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flights_module, "PACKAGE", "no_such_package_here")
+    monkeypatch.setattr(flight_tables, "PACKAGE", "no_such_package_here")
     with pytest.raises(CallerError) as caught:
         data_folder()
     assert "no_such_package_here" in caught.value.condition

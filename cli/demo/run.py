@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pubsub_cluster.cli.demo import stream, verify
+from pubsub_cluster.cli.demo import prepared, stream, verify
 from pubsub_cluster.cli.demo.alerts import Alert, draw_alerts
 from pubsub_cluster.cli.demo.figure import FigureData, draw
-from pubsub_cluster.cli.demo.flights import Flights, data_folder, read_flights
+from pubsub_cluster.cli.demo.flights import Flights, read_flights
 from pubsub_cluster.cli.demo.screen import Screen
 from pubsub_cluster.cli.progress import Progress
 from pubsub_cluster.cli.render import counted
 from pubsub_cluster.cli.start import saying_why_it_takes_long
 from pubsub_cluster.language.errors import CallerError, ClusterError, PubSubError
+from pubsub_cluster.pipeline.flight_tables import data_folder
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client
@@ -51,6 +52,8 @@ class DemoOptions:
     output_dir : Path
     keep : bool
         Leave the cluster's data directory, with all alerts, under `output_dir`.
+    spark : bool
+        Take events and alerts from the pipeline, where it can run.
     """
 
     flight_count: int | None
@@ -59,6 +62,7 @@ class DemoOptions:
     seed: int
     output_dir: Path
     keep: bool
+    spark: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,9 @@ def run_demo(options: DemoOptions, screen: Screen) -> Outcome:
     begin_s = time.perf_counter()
     check_installed()
     screen.title("Who is to be told what about a year of flights from New York?")
-    flights = _read(options, screen)
-    alerts = _draw(options, flights, screen)
+    made = _prepare(options, screen) if options.spark else None
+    flights = _read(screen) if made is None else made.flights
+    alerts = _draw(options, flights, screen) if made is None else made.alerts
     published = _slice(flights, options.flight_count)
     options.output_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -134,16 +139,41 @@ def check_installed() -> None:
         )
 
 
-def _read(options: DemoOptions, screen: Screen) -> Flights:
+def _prepare(options: DemoOptions, screen: Screen) -> prepared.Prepared | None:
+    """Let the pipeline make events and alerts; None where it cannot."""
+    screen.step("Pipeline", "Spark joins the flights of 2013 with airports, airlines, planes and weather.")
+    try:
+        prepared.check_spark()
+        screen.say("pubsub-cluster pipeline prepare flights; --no-spark does without")
+        made = prepared.prepare(options.alert_count, options.seed)
+    except prepared.NotPrepared as reason:
+        screen.say(f"without Spark: {reason}")
+        screen.took()
+        return None
+    events, alerts = made.report["events"], made.report["alerts"]
+    screen.say(f"{events['rows']:,} flights: {events['written']:,} events, {events['rejected']:,} rejected")
+    stand, fall = alerts["written"], alerts["rejected"]
+    screen.say(f"{alerts['read']:,} alerts drawn from them: {stand:,} stand, {fall:,} rejected")
+    _say_unknown(made.flights, screen)
+    _say_alerts(made.alerts, screen)
+    screen.took()
+    return made
+
+
+def _read(screen: Screen) -> Flights:
     screen.step("Data", "the flights of 2013, joined with airports, airlines, planes and hourly weather.")
     flights = read_flights()
+    _say_unknown(flights, screen)
+    screen.took()
+    return flights
+
+
+def _say_unknown(flights: Flights, screen: Screen) -> None:
     count = len(flights)
     missing = sum(int(np.ma.getmaskarray(values).sum()) for values in flights.numbers.values())
     missing += sum(int((column.codes < 0).sum()) for column in flights.texts.values())
     share = missing / (count * flights.attribute_count)
     screen.say(f"{count:,} flights, {flights.attribute_count} attributes, {share:.0%} of the values unknown")
-    screen.took()
-    return flights
 
 
 def _draw(options: DemoOptions, flights: Flights, screen: Screen) -> list[Alert]:
@@ -151,13 +181,17 @@ def _draw(options: DemoOptions, flights: Flights, screen: Screen) -> list[Alert]
         "Alerts", f"drawn from the same flights (seed {options.seed}); one in five has a NOT or an OR."
     )
     alerts = draw_alerts(flights, options.alert_count, options.seed)
+    _say_alerts(alerts, screen)
+    screen.took()
+    return alerts
+
+
+def _say_alerts(alerts: list[Alert], screen: Screen) -> None:
     gc.freeze()  # a million small objects that live to the end need not be looked at again and again
     owners = len({alert.owner for alert in alerts})
     screen.say(f"{len(alerts):,} alerts of {owners:,} owners, such as")
     for alert in alerts[:3]:
         screen.say(f"  {alert.owner}: {alert.sentence}")
-    screen.took()
-    return alerts
 
 
 def _slice(flights: Flights, count: int | None) -> Flights:

@@ -84,9 +84,10 @@ def _commands() -> None:
     """Enter the commands, which need what is above."""
     from pubsub_cluster.cli.pipeline.build import build
     from pubsub_cluster.cli.pipeline.match import match
+    from pubsub_cluster.cli.pipeline.prepare import prepare
     from pubsub_cluster.cli.pipeline.statistics import statistics
 
-    for command in (build, match, statistics):
+    for command in (build, match, prepare, statistics):
         pipeline.add_command(command)
 
 
