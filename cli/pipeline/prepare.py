@@ -234,18 +234,10 @@ def write_alerts(path: Path, alerts: list[Alert]) -> None:
 
 
 def _read_schema(path: Path | None) -> Schema:
-    import msgspec
+    from pubsub_cluster.cli.config_file import read_schema
+    from pubsub_cluster.language.schema import EMPTY_SCHEMA
 
-    from pubsub_cluster.language.errors import CallerError
-    from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
-
-    if path is None:
-        return EMPTY_SCHEMA
-    try:
-        body = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise CallerError(f"the schema file is not JSON: {error}", seen=str(path)) from None
-    return Schema.from_json(body)
+    return EMPTY_SCHEMA if path is None else read_schema(path)
 
 
 def _body(found: Any) -> dict[str, Any]:
