@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, emit_json, json_option, note
-from pubsub_cluster.cli.pipeline.command import cores_option, spark_session
+from pubsub_cluster.cli.pipeline.common import cores_option, spark_session
+from pubsub_cluster.cli.pipeline.stages import Stages
 from pubsub_cluster.cli.render import counted, size
 
 if TYPE_CHECKING:
@@ -77,24 +77,23 @@ def build(
     if events is not None and statistics_dir is not None:
         raise click.UsageError("--events and --statistics say the same in two ways: choose one")
     schema = EMPTY_SCHEMA if schema_file is None else read_schema(schema_file)
-    note("Starting Spark ...")
-    spark = spark_session(cores)
-    from pubsub_cluster.pipeline.build import build as build_layouts
-    from pubsub_cluster.pipeline.subscription_rows import read_subscriptions
-    from pubsub_cluster.tuner.messages import STATISTICS_FILE
+    with Stages() as stages:
+        spark = stages.run("starting Spark", lambda: spark_session(cores))
+        from pubsub_cluster.pipeline.build import build as build_layouts
+        from pubsub_cluster.pipeline.subscription_rows import read_subscriptions
+        from pubsub_cluster.tuner.messages import STATISTICS_FILE
 
-    begin = time.monotonic()
-    made = build_layouts(
-        read_subscriptions(spark, subscriptions, owner),
-        output,
-        schema=schema,
-        events=None if events is None else spark.read.parquet(events),
-        statistics=None if statistics_dir is None else statistics_dir / STATISTICS_FILE,
-        parts=parts,
-        part_bytes=None if part_mb is None else part_mb * MEBIBYTE,
-        tell=lambda stage: note(f"{stage.capitalize()} ..."),
-    )
-    seconds = time.monotonic() - begin
+        made = build_layouts(
+            read_subscriptions(spark, subscriptions, owner),
+            output,
+            schema=schema,
+            events=None if events is None else spark.read.parquet(events),
+            statistics=None if statistics_dir is None else statistics_dir / STATISTICS_FILE,
+            parts=parts,
+            part_bytes=None if part_mb is None else part_mb * MEBIBYTE,
+            tell=stages.say,
+        )
+    seconds = stages.seconds
     refused = made.facts["refused"]
     if as_json:
         emit_json(facts_of(made, seconds))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, emit_json, json_option, note
-from pubsub_cluster.cli.pipeline.command import cores_option, spark_session, working
+from pubsub_cluster.cli.pipeline.common import cores_option, spark_session, tell_rejects
+from pubsub_cluster.cli.pipeline.stages import Stages
 from pubsub_cluster.cli.render import counted
 from pubsub_cluster.language.timestamps import parse_instant
 
-REJECTS_SHOWN_MAX = 20
 MATCHES_FOLDER, REJECTS_FOLDER = "outcome=match", "outcome=reject"
 
 
@@ -67,26 +66,22 @@ def match(
         return
     if output is None:
         raise click.UsageError("--output says where the matches go (or ask with --explain only)")
-    session = spark_session(cores)
-    from pubsub_cluster.pipeline.match import match_files
-    from pubsub_cluster.pipeline.results import write_result
-
-    begin_s = time.perf_counter()
     options: dict[str, Any] = {"ids": ids, "owners": owners, "room_bytes": _bytes(room_mib)}
     options |= {"event_id": event_id or None, "at_us": parse_instant("--at", at)}
-    with working("Matching"):
-        result = match_files(session, list(events), layout_dir, **options)
-        summary = write_result(result, output)
-    seconds = time.perf_counter() - begin_s
+    with Stages() as stages:
+        session = stages.run("starting Spark", lambda: spark_session(cores))
+        from pubsub_cluster.pipeline.match import match_files
+        from pubsub_cluster.pipeline.results import write_result
+
+        stages.say("matching")
+        summary = write_result(match_files(session, list(events), layout_dir, **options), output)
+    seconds = stages.seconds
     if as_json:
-        emit_json({**summary, "output": str(output), "seconds": round(seconds, 3)})
+        emit_json({**summary, "output": str(output), "seconds": seconds})
     else:
         click.echo(f"{counted(summary['matches'], 'match', 'matches')} in {output / MATCHES_FOLDER}")
         note(f"{seconds:.1f} s.")
-    for told in summary["rejects"][:REJECTS_SHOWN_MAX]:
-        place = told["file"] or "the events"
-        first = f", first {told['first']}" if told["first"] is not None else ""
-        note(f"Rejected: {place}: {told['rows']:,} rows{first}: {told['reason']} ({told['seen']})")
+    tell_rejects(summary["rejects"])
     if summary["rejects"]:
         note(f"All of them are in {output / REJECTS_FOLDER}")
         ctx.exit(EXIT_ERROR)

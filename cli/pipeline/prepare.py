@@ -35,7 +35,7 @@ def prepare() -> None:
 
 
 def _shared_options(command: Callable[..., R]) -> Callable[..., R]:
-    from pubsub_cluster.cli.pipeline.command import cores_option
+    from pubsub_cluster.cli.pipeline.common import cores_option
 
     for option in (
         json_option,
@@ -106,7 +106,7 @@ def events(
     schema = _read_schema(schema_file)
     options = {name: text for name, text in (("nullValue", missing), ("sep", separator)) if text is not None}
     with Stages() as stages:
-        from pubsub_cluster.cli.pipeline.command import spark_session
+        from pubsub_cluster.cli.pipeline.common import spark_session
 
         spark = stages.run("starting Spark", lambda: spark_session(cores))
         from pubsub_cluster.pipeline.prepare_events import prepare_events
@@ -155,7 +155,7 @@ def subscriptions(
     """
     schema = _read_schema(schema_file)
     with Stages() as stages:
-        from pubsub_cluster.cli.pipeline.command import spark_session
+        from pubsub_cluster.cli.pipeline.common import spark_session
 
         spark = stages.run("starting Spark", lambda: spark_session(cores))
         from pubsub_cluster.pipeline.subscriptions import prepare_subscriptions
@@ -188,7 +188,7 @@ def flights(
       pubsub-cluster pipeline prepare flights --alerts 200000 --output flights
     """
     with Stages() as stages:
-        from pubsub_cluster.cli.pipeline.command import spark_session
+        from pubsub_cluster.cli.pipeline.common import spark_session
 
         spark = stages.run("starting Spark", lambda: spark_session(cores))
         from pubsub_cluster.pipeline.flights import prepare_flights

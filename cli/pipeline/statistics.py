@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,12 @@ import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, emit_json, json_option, note
 from pubsub_cluster.cli.instants import instant_text
-from pubsub_cluster.cli.pipeline.command import cores_option, spark_session, working
+from pubsub_cluster.cli.pipeline.common import cores_option, spark_session, tell_rejects
+from pubsub_cluster.cli.pipeline.stages import Stages
 from pubsub_cluster.cli.render import counted, number, table, terminal_width
 
 if TYPE_CHECKING:
     from pubsub_cluster.language.schema import Schema
-
-REJECTS_SHOWN_MAX = 20
 
 
 @click.command()
@@ -55,26 +53,23 @@ def statistics(
     from pubsub_cluster.language.schema import EMPTY_SCHEMA
 
     schema = EMPTY_SCHEMA if schema_file is None else read_schema(schema_file)
-    session = spark_session(cores)
-    from pubsub_cluster.pipeline.statistics import count_files, summarise, write_statistics
+    with Stages() as stages:
+        session = stages.run("starting Spark", lambda: spark_session(cores))
+        from pubsub_cluster.pipeline.statistics import count_files, summarise, write_statistics
 
-    begin_s = time.perf_counter()
-    with working("Counting"):
+        stages.say("counting")
         found = count_files(session, list(events), schema, event_id=event_id)
         path = write_statistics(output, found, schema, events)
-    seconds = time.perf_counter() - begin_s
+    seconds = stages.seconds
     lines = [in_words(line, schema) for line in summarise(found.frequencies)]
     count = found.frequencies.event_count
     if as_json:
-        facts = {"events": count, "output": str(path), "seconds": round(seconds, 3)}
+        facts = {"events": count, "output": str(path), "seconds": seconds}
         emit_json({**facts, "attributes": lines, "rejects": found.rejects})
     else:
         click.echo(page(lines))
         note(f"{counted(count, 'event')} counted in {seconds:.1f} s: {path}")
-    for told in found.rejects[:REJECTS_SHOWN_MAX]:
-        place = told["file"] or "the events"
-        first = f", first {told['first']}" if told["first"] is not None else ""
-        note(f"Rejected: {place}: {told['rows']:,} rows{first}: {told['reason']} ({told['seen']})")
+    tell_rejects(found.rejects)
     if found.rejects:
         ctx.exit(EXIT_ERROR)
 
