@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
+from pubsub_cluster.benchmarks.pipeline_figures import very_large
 from pubsub_cluster.benchmarks.record import ROOT, read
 
 END = "<!-- /figures -->"
@@ -20,6 +21,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "reliability.md",
+    ROOT / "docs" / "pipeline.md",
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
@@ -225,6 +227,19 @@ def retained() -> str:
     return "\n".join([*lines, "", measured_on(rows, "retained", "pubsub_cluster.benchmarks.retained --live")])
 
 
+def pipeline() -> str:
+    """Return the figures of the pipeline on Spark."""
+    rows = read("pipeline")
+    lines = ["| what | measured | target | |", "|---|---|---|---|"]
+    for row in rows:
+        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
+        spread = f" ({row['spread']})" if row["spread"] else ""
+        value = shown(row["value"], row["unit"])
+        lines.append(f"| {row['figure']} | {value}{spread} | {row['target']} | {met} |")
+    command = "pubsub_cluster.benchmarks.pipeline --work FOLDER --keep"
+    return "\n".join([*lines, "", measured_on(rows, "pipeline", command)])
+
+
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
     """Return the engine's lines by workload and size, then by figure."""
     runs: dict[tuple[str, int], dict[str, Line]] = {}
@@ -245,6 +260,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faults": faults,
     "overload": overload,
     "retained": retained,
+    "pipeline": pipeline,
+    "pipeline-large": very_large,
 }
 
 

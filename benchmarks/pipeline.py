@@ -28,7 +28,7 @@ from pubsub_cluster.benchmarks.measure import WrongAnswer
 from pubsub_cluster.benchmarks.pipeline_statistics import check, write_events
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads import WORKLOADS, Workload
-from pubsub_cluster.benchmarks.workloads.rules import expected_counts
+from pubsub_cluster.benchmarks.workloads.rules import I8, expected_counts
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.pipeline.match import match_events, match_files
 from pubsub_cluster.pipeline.results import write_result
@@ -48,8 +48,9 @@ from pubsub_cluster.tuner.statistics import EventSample
 
 CSV = "pipeline"
 EVENTS, BARE_EVENTS, SAMPLE_EVENTS, CHECKED = 5_000_000, 500_000, 2_048, 20
-CORES, PASSES, SEED = 2, 3, 1
-GROWTH_EVENTS = (500_000, 1_000_000, 2_000_000)
+CORES, PASSES, SEED, GENERATION = 2, 3, 1, 1
+TINY, STEP = 1_000, 1 << 16
+GROWTH_EVENTS = (500_000, 1_000_000, 2_000_000, EVENTS)
 GROWTH_TASKS = (2, 4, 10, 20, 40)
 NOW_US = 0
 
@@ -97,53 +98,56 @@ def mapped_share(path: Path, size_bytes: int) -> tuple[float, int]:
 class Jobs:
     """What is timed, each with its answer checked."""
 
-    def __init__(self, session: Any, work: Path, layout: Path, expected: int) -> None:
+    def __init__(self, session: Any, work: Path, layout: Path, expected: I8) -> None:
         self._session, self._work, self._layout, self._expected = session, work, layout, expected
 
-    def files(self, folder: Path, tasks: int | None = None, expected: int | None = None) -> float:
+    def files(self, events: int, tasks: int | None = None) -> float:
         """Return the seconds of matching files into files."""
+        folder = str(write_events(self._work, events))
         return self._timed(
-            lambda: match_files(self._session, [str(folder)], self._layout, at_us=NOW_US, tasks=tasks),
-            expected,
+            lambda: match_files(self._session, [folder], self._layout, at_us=NOW_US, tasks=tasks), events
         )
 
-    def frame(self, folder: Path) -> float:
+    def frame(self, events: int) -> float:
         """Return the seconds of matching a DataFrame, read from files, into files."""
+        folder = str(write_events(self._work, events))
         return self._timed(
-            lambda: match_events(self._session.read.parquet(str(folder)), self._layout, at_us=NOW_US)
+            lambda: match_events(self._session.read.parquet(folder), self._layout, at_us=NOW_US), events
         )
 
-    def _timed(self, job: Callable[[], Any], expected: int | None = None) -> float:
+    def _timed(self, job: Callable[[], Any], events: int) -> float:
         begin_s = time.perf_counter()
         summary = write_result(job(), self._work / "matches")
         elapsed_s = time.perf_counter() - begin_s
-        wanted = self._expected if expected is None else expected
-        if summary["matches"] != wanted or summary["rejects"]:
-            raise WrongAnswer(f"{summary} instead of {wanted} matches")
+        if summary["matches"] != self._expected[events] or summary["rejects"]:
+            raise WrongAnswer(f"{summary} instead of {self._expected[events]} matches")
         return elapsed_s
 
 
-def expected_matches(layout: Path, workload: Workload, events: int) -> int:
-    """Return what one engine finds in all events, after comparing it with brute force on the first."""
+def expected_matches(workload: Workload, events: int) -> I8:
+    """Return how many matches the first so many events have (int64[events + 1]), from one engine.
+
+    Brute force on the first events stands behind it.
+    """
     loaded = load(workload.rules(), workload.events(SAMPLE_EVENTS, first=1 << 30))
-    first = workload.events(CHECKED)
-    brute = expected_counts(workload.rules(), first, CHECKED)
-    total = 0
-    for start in range(0, events, 1 << 16):
-        batch = workload.events(min(1 << 16, events - start), start)
-        offsets = loaded.engine.match(batch.raw(), 1, loaded.counts).event_offsets
-        if start == 0 and np.diff(offsets)[:CHECKED].tolist() != brute.tolist():
-            raise WrongAnswer("the engine and brute force differ")
-        total += int(offsets[-1])
-    return total
+    brute = expected_counts(workload.rules(), workload.events(CHECKED), CHECKED)
+    counts = np.zeros(events + 1, np.int64)
+    for first in range(0, events, STEP):
+        batch = workload.events(min(STEP, events - first), first)
+        result = loaded.engine.match(batch.raw(), GENERATION, loaded.counts)
+        counts[first + 1 : first + 1 + batch.size] = np.diff(result.event_offsets)
+    if counts[1 : CHECKED + 1].tolist() != brute.tolist():
+        raise WrongAnswer("the engine and brute force differ")
+    return np.cumsum(counts)
 
 
 def measure(work: Path, subscriptions: int, event_count: int, cores: int) -> list[Figure]:
     """Measure everything; return the figures."""
     workload = WORKLOADS["W0"].make(subscriptions=subscriptions, seed=SEED)
-    layout, events = write_layout(work, workload), write_events(work, event_count)
-    tiny = write_events(work, 1_000)
-    expected = expected_matches(layout, workload, event_count)
+    layout = write_layout(work, workload)
+    for count in (TINY, *GROWTH_EVENTS, event_count):
+        write_events(work, count)
+    expected = expected_matches(workload, max(event_count, *GROWTH_EVENTS))
     engines = BareEngines(layout, workload, BARE_EVENTS, cores)
     begin_s = time.perf_counter()
     session = local_session(cores)
@@ -151,17 +155,16 @@ def measure(work: Path, subscriptions: int, event_count: int, cores: int) -> lis
     found = [Figure("session start", time.perf_counter() - begin_s, "s")]
     try:
         jobs = Jobs(session, work, layout, expected)
-        few = expected_matches(layout, workload, 1_000)
-        first_s = jobs.files(tiny, 1, few)
-        again_s = min(jobs.files(tiny, 1, few) for _ in range(3))
+        first_s = jobs.files(TINY, 1)
+        again_s = min(jobs.files(TINY, 1) for _ in range(PASSES))
         found.append(Figure("first task: imports and kernels from the cache", first_s - again_s, "s", "<= 3"))
         found.append(Figure("smallest job", again_s, "s"))
         rates: dict[str, list[float]] = {"bare": [], "files": [], "DataFrame": []}
         for turn in range(PASSES + 1):
             timed = {
                 "bare": engines.events_per_second()[0],
-                "files": event_count / jobs.files(events),
-                "DataFrame": event_count / jobs.frame(events),
+                "files": event_count / jobs.files(event_count),
+                "DataFrame": event_count / jobs.frame(event_count),
             }
             for name, rate in timed.items() if turn else ():
                 rates[name].append(rate)
@@ -171,9 +174,11 @@ def measure(work: Path, subscriptions: int, event_count: int, cores: int) -> lis
         share, users = mapped_share(part, part.stat().st_size)
         title = f"layout's memory in {users} processes / its size"
         found.append(Figure(title, share, "PSS", "<= 1.2" if subscriptions >= 1_000_000 else ""))
-        found += growth(jobs, work, events, workload, layout)
+        per_row = part.stat().st_size / subscriptions
+        found.append(Figure("layout file, bytes per subscription", per_row, "bytes"))
+        found += growth(jobs, event_count)
         begin_s = time.perf_counter()
-        counted = count_files(session, [str(events)])
+        counted = count_files(session, [str(write_events(work, event_count))])
         seconds = time.perf_counter() - begin_s
         check(counted, event_count)
         found.append(Figure("statistics", seconds, "s", "<= 20" if event_count >= EVENTS else ""))
@@ -207,16 +212,13 @@ def rate_figures(rates: dict[str, list[float]], event_count: int, subscriptions:
     return found
 
 
-def growth(jobs: Jobs, work: Path, events: Path, workload: Workload, layout: Path) -> list[Figure]:
+def growth(jobs: Jobs, event_count: int) -> list[Figure]:
     """Return how long files take by number of events, and all of them by number of tasks."""
-    found = []
-    for count in GROWTH_EVENTS:
-        expected = expected_matches(layout, workload, count)
-        seconds = jobs.files(write_events(work, count), None, expected)
-        found.append(Figure(f"files by events, {count}", seconds, "s"))
-    for tasks in GROWTH_TASKS:
-        found.append(Figure(f"files by tasks, {tasks}", jobs.files(events, tasks), "s"))
-    return found
+    by_events = [Figure(f"files by events, {count}", jobs.files(count), "s") for count in GROWTH_EVENTS]
+    by_tasks = [
+        Figure(f"files by tasks, {tasks}", jobs.files(event_count, tasks), "s") for tasks in GROWTH_TASKS
+    ]
+    return by_events + by_tasks
 
 
 def main() -> int:

@@ -41,6 +41,17 @@ def hours(workload: str, strategy: str) -> tuple[list[int], list[float]]:
     return [hour for hour, _ in found], [value for _, value in found]
 
 
+def growth(figure: str) -> tuple[list[int], list[float]]:
+    """Return how long the pipeline's files took by events, or by tasks."""
+    name = f"files by {figure}, "
+    found = sorted(
+        (int(row["figure"].removeprefix(name)), float(row["value"]))
+        for row in read("pipeline")
+        if row["figure"].startswith(name)
+    )
+    return [at for at, _ in found], [value for _, value in found]
+
+
 def _save(
     name: str,
     title: str,
@@ -93,6 +104,11 @@ def main() -> int:
         lines = [(strategy, *hours(workload, strategy)) for strategy in STRATEGIES]
         title = f"{workload}: throughput while subscriptions drift"
         _save(workload.lower(), title, "events/s", lines, log=False, against="simulated hours")
+    for figure, title in (("events", "tasks by size"), ("tasks", "5,000,000 events")):
+        lines = [("Parquet to Parquet", *growth(figure))]
+        _save(
+            f"pipeline-{figure}", f"Matching files on Spark: {title}", "s", lines, log=False, against=figure
+        )
     return 0
 
 

@@ -133,7 +133,7 @@ def match_files(
     event_id : str or None
         The column that names events; None numbers them, ``file << 40 | row``, files in the order of paths.
     tasks : int, optional
-        How many; by size by default.
+        About how many; by size by default.
     layout, at_us, ids, owners, room_bytes
         As for `match_events`.
 
@@ -155,7 +155,7 @@ def match_files(
     expected, id_type = _expected(files, attributes, event_id)
     plan = choose_plan(generation, room_bytes)
     answer = Answer(_now_us(at_us), ids, owners)
-    dealt = deal_files(files.sizes, tasks or _cores(session))
+    dealt = deal_files(files.sizes, _cores(session), tasks)
     units = [(bundle, slices) for bundle in range(len(plan.bundles)) for slices in dealt]
     work = partial(
         match_slices,

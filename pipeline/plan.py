@@ -19,7 +19,7 @@ MEMORY_SHARE = 0.5
 
 SLICE_BYTES_MIN = 4 << 20
 SLICE_BYTES_MAX = 128 << 20
-TASKS_PER_CORE = 4
+TASKS_PER_CORE = 2
 
 
 class Plan(NamedTuple):
@@ -105,7 +105,7 @@ class FileSlice(NamedTuple):
     slices: int
 
 
-def deal_files(sizes: dict[str, int], cores: int) -> list[list[FileSlice]]:
+def deal_files(sizes: dict[str, int], cores: int, tasks: int | None = None) -> list[list[FileSlice]]:
     """Deal files to tasks: large ones in slices, small ones together.
 
     Parameters
@@ -114,6 +114,8 @@ def deal_files(sizes: dict[str, int], cores: int) -> list[list[FileSlice]]:
         Bytes by path.
     cores : int
         Tasks that run at a time.
+    tasks : int, optional
+        About how many there are to be; by size by default.
 
     Returns
     -------
@@ -121,7 +123,10 @@ def deal_files(sizes: dict[str, int], cores: int) -> list[list[FileSlice]]:
         What each task reads.
     """
     total = sum(sizes.values())
-    wanted = min(max(total // (TASKS_PER_CORE * cores), SLICE_BYTES_MIN), SLICE_BYTES_MAX)
+    if tasks is None:
+        wanted = min(max(total // (TASKS_PER_CORE * cores), SLICE_BYTES_MIN), SLICE_BYTES_MAX)
+    else:
+        wanted = max(-(-total // tasks), 1)
     tasks: list[list[FileSlice]] = []
     held = 0
     for file_idx, (path, size) in enumerate(sorted(sizes.items())):

@@ -95,7 +95,7 @@ def count_files(
     found = files.schema()
     expected = {name: found.field(name).type for name in found.names if name != event_id}
     cores = int(session.conf.get("spark.sql.shuffle.partitions", "2") or 2)
-    dealt = deal_files(files.sizes, tasks or cores)
+    dealt = deal_files(files.sizes, cores, tasks)
     work = partial(count_slices, tasks=dealt, expected=expected, schema=schema)
     numbers = session.range(0, len(dealt), 1, len(dealt))
     return _merged(numbers.mapInArrow(work, _PART), len(dealt))

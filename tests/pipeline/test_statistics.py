@@ -191,7 +191,7 @@ def test_a_job_over_files_finds_what_one_process_finds(
 ) -> None:
     check_folder(count_files(spark, [str(folder)], SCHEMA), folder)
     monkeypatch.setattr(
-        statistics, "deal_files", lambda sizes, _: [deal_files({one: 0}, 1)[0] for one in sizes]
+        statistics, "deal_files", lambda sizes, *_: [deal_files({one: 0}, 1)[0] for one in sizes]
     )
     monkeypatch.setattr(statistics, "PARTS_MERGED", 3)  # the driver gets what two tasks have merged
     check_folder(count_files(spark, [str(folder)], SCHEMA), folder)
