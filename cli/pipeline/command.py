@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pubsub_cluster.cli.pipeline.build import build
+from pubsub_cluster.cli.pipeline.groups import groups
 from pubsub_cluster.cli.pipeline.match import match
 from pubsub_cluster.cli.pipeline.prepare import prepare
 from pubsub_cluster.cli.pipeline.statistics import statistics
@@ -24,5 +25,5 @@ def pipeline() -> None:
     """
 
 
-for command in (prepare, statistics, build, match):
+for command in (prepare, statistics, build, match, groups):
     pipeline.add_command(command)
