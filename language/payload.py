@@ -36,6 +36,17 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
+# Integers keep their width, or take the next one that has a sign: less to carry.
+_INTEGER_TYPES = {
+    np.dtype(given): carried
+    for given, carried in (
+        ("int8", "int8"),
+        ("int16", "int16"),
+        ("int32", "int32"),
+        ("uint8", "int16"),
+        ("uint16", "int32"),
+    )
+}
 _NIL = b"\xc0"  # MessagePack; stands for an event that could not be encoded
 
 
@@ -242,7 +253,8 @@ def _array_buffers(
         wide = array > np.uint64(2**63 - 1)
         if (wide if valid is None else wide & valid).any():
             return None
-    return "int64", [_bytes_of(array.astype("<i8"))]
+    name = _INTEGER_TYPES.get(array.dtype, "int64")
+    return name, [_bytes_of(array.astype(np.dtype(name).newbyteorder("<"), copy=False))]
 
 
 def _as_rows(columns: Mapping[str, _Column], event_count: int) -> list[dict[str, Any]]:
