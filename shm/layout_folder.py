@@ -240,13 +240,14 @@ def publish_generation(root: Path, made: LayoutGeneration) -> None:
         "changes": [one._asdict() for one in made.changes],
         "facts": made.facts,
     }
-    _write(made.folder / MANIFEST_FILE, body)
-    _write(root / CURRENT_FILE, {"format": FOLDER_FORMAT, "generation": made.generation})
+    write_json(made.folder / MANIFEST_FILE, body)
+    write_json(root / CURRENT_FILE, {"format": FOLDER_FORMAT, "generation": made.generation})
     for folder in sorted(root.glob("generation-*"))[:-GENERATIONS_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write(path: Path, body: dict[str, Any]) -> None:
+def write_json(path: Path, body: dict[str, Any]) -> None:
+    """Write a small JSON file; it is durable and complete when this returns, and replaces what was there."""
     part = path.with_name(path.name + PART_SUFFIX)
     with part.open("wb") as file:
         file.write(orjson.dumps(body, option=orjson.OPT_INDENT_2))

@@ -1,0 +1,110 @@
+"""Matching a stream of events on Spark: a result per micro-batch, each exactly once.
+
+A micro-batch is matched on one generation of the layout folder, the one in force when it began, and its
+result goes to ``OUTPUT/batch_id=N``, in the place of what may be there. So a micro-batch that is replayed
+after a kill gives the same files (`pipeline.stream_records` has what it takes), and the table has every match
+once, whenever the stream was killed. ``spark.read.parquet(OUTPUT)`` reads it: the columns of `match_events`,
+and ``batch_id`` and ``outcome`` (``match`` or ``reject``) from the folders. While a stream runs, a reader may
+see a part of the newest micro-batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pubsub_cluster.language.errors import CallerError
+from pubsub_cluster.pipeline.match import match_events
+from pubsub_cluster.pipeline.results import write_result
+from pubsub_cluster.pipeline.stream_records import begin_batch, write_batch
+from pubsub_cluster.shm.layout_folder import open_folder
+
+EVERY_DEFAULT = "1 second"
+
+
+def match_stream(
+    events: DataFrame,
+    layout: str | Path,
+    output: str | Path,
+    checkpoint: str | Path,
+    *,
+    every: str = EVERY_DEFAULT,
+    once: bool = False,
+    **options: Any,
+) -> StreamingQuery:
+    """Start to match a stream of events.
+
+    Parameters
+    ----------
+    events : DataFrame
+        Streaming; columns as for `match_events`. Its source must give a micro-batch's events again after a
+        restart, as files and Kafka do.
+    layout : path
+        A folder of ``pipeline build``, under this path on every host. Each micro-batch takes the generation
+        that is in force when it begins.
+    output : path
+        Folder for the table.
+    checkpoint : path
+        Folder of Spark's checkpoint, in the driver's file system. It belongs to this output and this layout.
+    every : str
+        Time from one micro-batch to the next, as Spark reads it.
+    once : bool
+        End when what is there now is matched.
+    **options : object
+        Of `match_events`; with `at_us` all events are accepted at that time, else those of a micro-batch when
+        it begins.
+
+    Returns
+    -------
+    StreamingQuery
+        Running. It ends with an error when the layout cannot be used; started again it goes on from there.
+
+    Raises
+    ------
+    CallerError
+        `events` is no stream, or as `match_events` says of its columns.
+    StoreError
+        The layout cannot be used.
+    """
+    if not events.isStreaming:
+        raise CallerError(
+            "the events are no stream",
+            remedy="Read them with spark.readStream, or use `match` for a table.",
+        )
+    layout, checkpoint = Path(layout).absolute(), Path(checkpoint).absolute()
+    match_events(events, open_folder(layout), **options)  # for its errors: now, not in the first micro-batch
+    writer = events.writeStream.foreachBatch(batch_matcher(layout, str(output), checkpoint, options))
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
+    return trigger.start()
+
+
+def batch_matcher(
+    layout: Path, output: str, checkpoint: Path, options: dict[str, Any]
+) -> Callable[[DataFrame, int], None]:
+    """Return what is done with each micro-batch; parameters as for `match_stream`."""
+
+    def match_batch(events: DataFrame, batch_id: int) -> None:
+        begin_s = time.perf_counter()
+        at_us = options.get("at_us") or time.time_ns() // 1_000
+        record, generation = begin_batch(checkpoint, batch_id, layout, at_us)
+        seen = Observation()
+        counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
+        result = match_events(counted, generation, **{**options, "at_us": record.at_us})
+        summary = write_result(result, f"{output}/batch_id={batch_id}")
+        record = record._replace(
+            events=seen.get["events"],
+            matches=summary["matches"],
+            rejected_rows=summary["rejected_rows"],
+            seconds=round(time.perf_counter() - begin_s, 3),
+            finished=True,
+        )
+        write_batch(checkpoint, record)
+
+    return match_batch
