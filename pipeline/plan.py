@@ -127,17 +127,17 @@ def deal_files(sizes: dict[str, int], cores: int, tasks: int | None = None) -> l
         wanted = min(max(total // (TASKS_PER_CORE * cores), SLICE_BYTES_MIN), SLICE_BYTES_MAX)
     else:
         wanted = max(-(-total // tasks), 1)
-    tasks: list[list[FileSlice]] = []
+    dealt: list[list[FileSlice]] = []
     held = 0
     for file_idx, (path, size) in enumerate(sorted(sizes.items())):
         count = max(1, round(size / wanted))
         for number in range(count):
-            if not tasks or held + size // count > wanted:
-                tasks.append([])
+            if not dealt or held + size // count > wanted:
+                dealt.append([])
                 held = 0
-            tasks[-1].append(FileSlice(path, file_idx, number, count))
+            dealt[-1].append(FileSlice(path, file_idx, number, count))
             held += size // count
-    return tasks
+    return dealt
 
 
 def _mib(size_bytes: int) -> str:

@@ -92,7 +92,8 @@ def batch_matcher(
 
     def match_batch(events: DataFrame, batch_id: int) -> None:
         begin_s = time.perf_counter()
-        at_us = options.get("at_us") or time.time_ns() // 1_000
+        given_us = options.get("at_us")
+        at_us = time.time_ns() // 1_000 if given_us is None else given_us
         record, generation = begin_batch(checkpoint, batch_id, layout, at_us)
         seen = Observation()
         counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
