@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-PACKAGES = "language|shm|workers|tuner|coordinator|client|sigma_rules|cli|pubsub_cluster"
+PACKAGES = "language|shm|workers|tuner|coordinator|client|sigma_rules|logs|pipeline|cli|pubsub_cluster"
 FOLDERS = f"{PACKAGES}|tests|docs|benchmarks|examples"
 
 
