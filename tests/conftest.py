@@ -56,7 +56,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that run clusters together, in one process, and those on Spark, whose session costs seconds."""
+    """Keep the tests that run clusters together, in one process, and those that share Spark's session."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
