@@ -15,12 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pubsub_cluster.language.errors import CallerError
+from pubsub_cluster.pipeline.columns import ID_COLUMN
 from pubsub_cluster.pipeline.match import match_events
+from pubsub_cluster.pipeline.match_worker import JSON_COLUMN
+from pubsub_cluster.pipeline.parquet_files import find_files
 from pubsub_cluster.pipeline.results import write_result
 from pubsub_cluster.pipeline.stream_records import begin_batch, write_batch
 from pubsub_cluster.shm.layout_folder import open_folder
@@ -85,6 +89,53 @@ def match_stream(
     return trigger.start()
 
 
+def arriving_files(
+    session: SparkSession,
+    folder: str | Path,
+    *,
+    kind: str = "parquet",
+    event_id: str = ID_COLUMN,
+    files_max: int | None = None,
+) -> tuple[DataFrame, dict[str, str]]:
+    """Return the events in files that arrive in a folder, as a stream.
+
+    Parameters
+    ----------
+    session : SparkSession
+    folder : path
+        Files have to appear in it complete: written elsewhere on the same file system and renamed, say.
+    kind : {"parquet", "json"}
+        Parquet with a column per attribute, those of the files that are there; or a JSON object per line.
+    event_id : str
+        The column or member that names events.
+    files_max : int, optional
+        Of a micro-batch; all that are there by default.
+
+    Returns
+    -------
+    events : DataFrame
+    options : dict
+        What `match_stream` needs to know of it.
+
+    Raises
+    ------
+    CallerError
+        No file is there that tells the columns of Parquet.
+    """
+    # A file that cannot be read stops the stream, with its name; taken away, the stream goes on without it.
+    reader = session.readStream.option("ignoreMissingFiles", "true")
+    if files_max is not None:
+        reader = reader.option("maxFilesPerTrigger", files_max)
+    if kind == "json":
+        lines = reader.text(str(folder))
+        named = F.get_json_object("value", f"$['{event_id}']").alias(event_id)
+        text = F.col("value").alias(JSON_COLUMN)
+        return lines.select(named, text), {"event_id": event_id, "json": JSON_COLUMN}
+    files = find_files([str(folder)])
+    schema = from_arrow_schema(files.schema())
+    return reader.schema(schema).parquet(str(folder)), {"event_id": event_id}
+
+
 def batch_matcher(
     layout: Path, output: str, checkpoint: Path, options: dict[str, Any]
 ) -> Callable[[DataFrame, int], None]:
@@ -92,9 +143,9 @@ def batch_matcher(
 
     def match_batch(events: DataFrame, batch_id: int) -> None:
         begin_s = time.perf_counter()
-        given_us = options.get("at_us")
-        at_us = time.time_ns() // 1_000 if given_us is None else given_us
-        record, generation = begin_batch(checkpoint, batch_id, layout, at_us)
+        at_us = options.get("at_us")
+        now_us = time.time_ns() // 1_000
+        record, generation = begin_batch(checkpoint, batch_id, layout, now_us if at_us is None else at_us)
         seen = Observation()
         counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
         result = match_events(counted, generation, **{**options, "at_us": record.at_us})

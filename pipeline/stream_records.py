@@ -100,6 +100,35 @@ def begin_batch(
         ) from None
 
 
+class FinishedBatches:
+    """Tells of micro-batches as their results are written.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        What has finished before this is made is not told of, unless it is replayed.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        names = [path.stem for path in (checkpoint / RECORDS_DIR).glob("batch-*.json")]
+        self._next = max((int(name.rpartition("-")[2]) for name in names), default=0)
+        self._known = read_batch(checkpoint, self._next)
+
+    def take(self) -> list[BatchRecord]:
+        """Return what has finished since the last time."""
+        found: list[BatchRecord] = []
+        while (record := read_batch(self._checkpoint, self._next)) is not None:
+            if record != self._known:
+                if not record.finished:
+                    break
+                found.append(record)
+            elif read_batch(self._checkpoint, self._next + 1) is None:
+                break  # not replayed, or not yet
+            self._next, self._known = self._next + 1, None
+        return found
+
+
 def write_batch(checkpoint: Path, record: BatchRecord) -> None:
     """Write a record; durable when this returns."""
     path = batch_path(checkpoint, record.batch_id)

@@ -49,7 +49,7 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
 
 
 PREPARE = ("prepare events", "prepare subscriptions", "prepare flights")
-PIPELINE = ("build", "match", "statistics", "groups", *PREPARE)
+PIPELINE = ("build", "match", "stream", "statistics", "groups", *PREPARE)
 TUNE = ("import-statistics", "show", "now", "set", "freeze", "thaw", "log")
 
 

@@ -9,6 +9,7 @@ from pubsub_cluster.cli.pipeline.groups import groups
 from pubsub_cluster.cli.pipeline.match import match
 from pubsub_cluster.cli.pipeline.prepare import prepare
 from pubsub_cluster.cli.pipeline.statistics import statistics
+from pubsub_cluster.cli.pipeline.stream import stream
 
 
 @click.group()
@@ -25,5 +26,5 @@ def pipeline() -> None:
     """
 
 
-for command in (prepare, statistics, build, match, groups):
+for command in (prepare, statistics, build, match, stream, groups):
     pipeline.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from folders import write_folder
 
-from pubsub_cluster.language.errors import CallerError, StoreError
+from pubsub_cluster.cli.pipeline.command import pipeline
+from pubsub_cluster.language.errors import CallerError, PubSubError, StoreError
 from pubsub_cluster.pipeline.stream_records import (
     BatchRecord,
+    FinishedBatches,
     batch_path,
     begin_batch,
     read_batch,
@@ -73,6 +77,24 @@ def test_damaged_records_are_told_and_old_ones_go(tmp_path: Path, monkeypatch: p
     for batch_id in range(5):
         begin_batch(tmp_path, batch_id, tmp_path / "layout", 1)
     assert [batch_id for batch_id in range(5) if read_batch(tmp_path, batch_id)] == [3, 4]
+
+
+def test_finished_batches_are_told_once_and_replayed_ones_again(tmp_path: Path) -> None:
+    def record(batch_id: int, finished: bool, seconds: float = 1.0) -> BatchRecord:
+        return BatchRecord(batch_id, "layout", 1, 5, 4, 3, 0, seconds, finished)
+
+    for finished in (False, True):
+        follower = FinishedBatches(tmp_path)
+        write_batch(tmp_path, record(0, finished))
+        assert follower.take() == [record(0, True)] * finished
+    write_batch(tmp_path, record(1, True))
+    again, passed = FinishedBatches(tmp_path), FinishedBatches(tmp_path)
+    assert again.take() == passed.take() == []
+    write_batch(tmp_path, record(2, True))
+    assert passed.take() == [record(2, True)]
+    write_batch(tmp_path, record(1, True, 2.0))
+    assert again.take() == [record(1, True, 2.0), record(2, True)]
+    assert again.take() == passed.take() == []
 
 
 # -- on Spark --------------------------------------------------------------------------------------
@@ -154,3 +176,50 @@ def test_what_cannot_be_streamed_is_refused_at_once(spark: SparkSession, tmp_pat
     with pytest.raises(StoreError, match="no layout folder"):
         start(spark, tmp_path)
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_the_command_says_what_each_micro_batch_came_to(spark: SparkSession, tmp_path: Path) -> None:
+    write_folder(tmp_path / "layout", NEW)
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "a.json").write_text(
+        '{"event_id": "x", "price": 1}\n{"event_id": "y", "price": 9}\n'
+    )
+    (tmp_path / "events" / "b.json").write_text('{"event_id": "z", "kind": "odd"}\n{"pri\n')
+    names = ("layout", "output", "checkpoint")
+    arguments = [
+        str(tmp_path / "events"),
+        *(part for name in names for part in (f"--{name}", tmp_path / name)),
+    ]
+    arguments = ["stream", *map(str, arguments), "--once", "--json", "--files", "2"]
+    done = CliRunner().invoke(pipeline, [*arguments, "--format", "json"])
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == 1 and "1 event rejected" in done.stderr, done.output
+    assert [(one["batch_id"], one["events"], one["matches"], one["rejected_rows"]) for one in told] == [
+        (0, 4, 2, 1)
+    ]
+    rows = spark.read.parquet(str(tmp_path / "output")).where("outcome = 'match'").collect()
+    assert sorted((row["event_id"], row["handle"]) for row in rows) == [("x", 1), ("z", 2)]
+    (tmp_path / "layout" / "current.json").write_text("{}")
+    (tmp_path / "events" / "c.json").write_text('{"event_id": "w", "price": 1}\n')
+    failed = CliRunner().invoke(pipeline, [*arguments, "--format", "json"])
+    assert failed.exit_code == 1 and isinstance(failed.exception, StoreError)
+    none = CliRunner().invoke(pipeline, arguments)
+    assert isinstance(none.exception, CallerError) and "no Parquet files" in str(none.exception)
+
+
+def test_a_torn_file_ends_the_command_until_it_is_taken_away(spark: SparkSession, tmp_path: Path) -> None:
+    write_folder(tmp_path / "layout", NEW)
+    write_events(tmp_path / "events", 0)
+    torn = tmp_path / "events" / "004.parquet"
+    torn.write_bytes(b"PAR1 and nothing else")
+    names = ("layout", "output", "checkpoint")
+    arguments = ["stream", str(tmp_path / "events"), "--once", "--ids"]
+    arguments += [str(part) for name in names for part in (f"--{name}", tmp_path / name)]
+    failed = CliRunner().invoke(pipeline, arguments)
+    assert isinstance(failed.exception, PubSubError) and "004.parquet" in str(failed.exception)
+    torn.unlink()
+    done = CliRunner().invoke(pipeline, arguments)
+    assert done.exit_code == 0 and done.stdout.startswith("0: 4 events, 5 matches, generation 1, "), (
+        done.output
+    )
+    assert table(spark, tmp_path) == expected(0, "new")
