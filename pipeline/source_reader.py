@@ -10,7 +10,7 @@ with the count in ``dropped`` and no event. What was published while nobody list
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +20,8 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from pubsub_cluster.client import Client
 from pubsub_cluster.client.notifications import Listener, Notification
+
+log = logging.getLogger("pubsub_cluster.pipeline")
 
 ROWS_PER_READ_MAX = 50_000
 Row = tuple[Any, ...]
@@ -110,8 +112,4 @@ def _row_of(one: Notification) -> Row:
 
 
 def _tell_silence() -> None:
-    print(
-        "pubsub_cluster: the connection to the cluster is lost; listening goes on",
-        file=sys.stderr,
-        flush=True,
-    )
+    log.warning("the connection to the cluster is lost; listening goes on")

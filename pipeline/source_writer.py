@@ -19,7 +19,7 @@ cannot get past a failed micro-batch, so it says so in the driver's log only.
 from __future__ import annotations
 
 import hashlib
-import sys
+import logging
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -37,6 +37,8 @@ from pyspark.sql.datasource import (
 from pubsub_cluster.client import Client
 from pubsub_cluster.language.errors import EventError, LimitError, PubSubError
 from pubsub_cluster.pipeline.events import JsonEvents
+
+log = logging.getLogger("pubsub_cluster.pipeline")
 
 REFUSED = ("raise", "ignore")
 ROWS_PER_BATCH = 1_000
@@ -135,7 +137,7 @@ class StreamClusterWriter(DataSourceStreamArrowWriter):
         """Say what was refused."""
         told = _told(messages)
         if told is not None and self.options.refused == "raise":
-            print(f"pubsub_cluster: micro-batch {batchId}: {told}", file=sys.stderr, flush=True)
+            log.warning("micro-batch %d: %s", batchId, told)
 
 
 def publish_rows(

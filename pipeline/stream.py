@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -28,6 +29,9 @@ from pubsub_cluster.pipeline.parquet_files import find_files
 from pubsub_cluster.pipeline.results import write_result
 from pubsub_cluster.pipeline.stream_records import begin_batch, write_batch
 from pubsub_cluster.shm.layout_folder import open_folder
+
+QueryFailed = StreamingQueryException
+"""What `StreamingQuery.awaitTermination` raises when the stream has ended with an error."""
 
 EVERY_DEFAULT = "1 second"
 

@@ -100,9 +100,8 @@ def stream(
 
 def _follow(query: Any, finished: FinishedBatches, as_json: bool) -> tuple[int, int]:
     """Print what is finished until the query ends; return how many micro-batches and rejected rows."""
-    from pyspark.errors import StreamingQueryException
-
     from pubsub_cluster.language.errors import PubSubError
+    from pubsub_cluster.pipeline.stream import QueryFailed
 
     logging.getLogger("py4j").addHandler(logging.NullHandler())  # it would print the traceback as well
     batches = rejected_rows = 0
@@ -110,7 +109,7 @@ def _follow(query: Any, finished: FinishedBatches, as_json: bool) -> tuple[int, 
     while not ended:
         try:
             ended = query.awaitTermination(POLL_S)
-        except StreamingQueryException as error:
+        except QueryFailed as error:
             raised = _RAISED.findall(str(error))
             raise PubSubError(
                 "the stream has ended",
