@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,16 +93,32 @@ def stream(
     if not once:
         note(f"Matching what arrives in {events}; Ctrl-C ends it.")
     try:
-        batches, rejected_rows = _follow(query, finished, as_json)
+        with _interruptible() as interrupted:
+            batches, rejected_rows = _follow(query, finished, interrupted, as_json)
     finally:
         query.stop()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
     note(f"{counted(batches, 'micro-batch', 'micro-batches')} in {output}")
     if rejected_rows:
         note(f"{counted(rejected_rows, 'event')} rejected; the reasons are in {output}/*/outcome=reject")
         ctx.exit(EXIT_ERROR)
 
 
-def _follow(query: Any, finished: FinishedBatches, as_json: bool) -> tuple[int, int]:
+@contextlib.contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Take note of Ctrl-C: Spark's own handler would speak to the JVM in the middle of what is said to it."""
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _follow(
+    query: Any, finished: FinishedBatches, interrupted: threading.Event, as_json: bool
+) -> tuple[int, int]:
     """Print what is finished until the query ends; return how many micro-batches and rejected rows."""
     from pubsub_cluster.language.errors import PubSubError
     from pubsub_cluster.pipeline.stream import QueryFailed
@@ -106,7 +126,7 @@ def _follow(query: Any, finished: FinishedBatches, as_json: bool) -> tuple[int, 
     logging.getLogger("py4j").addHandler(logging.NullHandler())  # it would print the traceback as well
     batches = rejected_rows = 0
     ended = False
-    while not ended:
+    while not ended and not interrupted.is_set():
         try:
             ended = query.awaitTermination(POLL_S)
         except QueryFailed as error:
