@@ -40,11 +40,14 @@ class Selection(NamedTuple):
     root : str
         A layout folder, as every worker sees it.
     generation : int
+    made_ns : int
+        When it was written: a folder that was removed and built again is another one.
     parts : tuple of int
     """
 
     root: str
     generation: int
+    made_ns: int
     parts: tuple[int, ...]
 
 

@@ -36,7 +36,7 @@ from pubsub_cluster.pipeline.match_worker import (
 from pubsub_cluster.pipeline.parquet_files import ParquetFiles, find_files
 from pubsub_cluster.pipeline.plan import Plan, choose_plan, deal_files
 from pubsub_cluster.pipeline.results import matches
-from pubsub_cluster.shm.layout_folder import LayoutGeneration, map_part, open_folder
+from pubsub_cluster.shm.layout_folder import MANIFEST_FILE, LayoutGeneration, map_part, open_folder
 
 
 def match(events: DataFrame, layout: str | Path, **options: Any) -> DataFrame:
@@ -196,7 +196,8 @@ def _attributes(generation: LayoutGeneration) -> frozenset[str]:
 
 def _selections(generation: LayoutGeneration, plan: Plan) -> tuple[Selection, ...]:
     root = str(generation.folder.parent)
-    return tuple(Selection(root, generation.generation, bundle) for bundle in plan.bundles)
+    made_ns = (generation.folder / MANIFEST_FILE).stat().st_mtime_ns
+    return tuple(Selection(root, generation.generation, made_ns, bundle) for bundle in plan.bundles)
 
 
 def _id_type(events: DataFrame, event_id: str) -> T.DataType:

@@ -137,7 +137,7 @@ def run_slices(
 ) -> list[dict[str, Any]]:
     """Return the rows that the task of some slices gives."""
     generation = open_folder(folder)
-    selection = Selection(str(folder), generation.generation, tuple(range(len(generation.parts))))
+    selection = Selection(str(folder), generation.generation, 0, tuple(range(len(generation.parts))))
     numbers = iter([pa.record_batch({"id": pa.array(range(len(units)))})])
     types = dict(TYPES) if event_id else {name: kind for name, kind in TYPES.items() if name != "event_id"}
     batches = match_slices(numbers, units, [selection], FileEvents(types, event_id), PLAIN)
@@ -217,12 +217,14 @@ def test_events_that_break_the_schema_are_counted_by_reason(tmp_path: Path) -> N
 
 
 def test_files_are_dealt_by_size() -> None:
-    dealt = deal_files({"b": 100 << 20, "a": 1 << 20, "c": 1 << 20}, cores=1)
-    flat = [one for task in dealt for one in task]
-    assert [(one.path, one.file_idx) for one in flat] == [("a", 0), *[("b", 1)] * 4, ("c", 2)]
-    assert [one.number for one in flat] == [0, 0, 1, 2, 3, 0]
-    assert {one.slices for one in flat if one.path == "b"} == {4}
+    sizes = {"b": 100 << 20, "a": 1 << 20, "c": 1 << 20}
+    flat = [one for task in deal_files(sizes, cores=1) for one in task]
+    assert [(one.path, one.file_idx) for one in flat] == [("a", 0), *[("b", 1)] * 2, ("c", 2)]
+    assert [one.number for one in flat] == [0, 0, 1, 0]
+    assert {one.slices for one in flat if one.path == "b"} == {2}
     assert deal_files({"a": 0}, cores=8) == [[FileSlice("a", 0, 0, 1)]]
+    assert [len(task) for task in deal_files({"b": 100}, 1, tasks=10)] == [1] * 10
+    assert len(deal_files(dict.fromkeys("abcd", 10), 1, tasks=2)) == 2
 
 
 def test_the_plan_bundles_parts_that_fit(tmp_path: Path) -> None:
@@ -237,4 +239,4 @@ def test_the_plan_bundles_parts_that_fit(tmp_path: Path) -> None:
 
 def test_a_layout_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        engines.engine_of(Selection(str(tmp_path), 7, (0,)))
+        engines.engine_of(Selection(str(tmp_path), 7, 0, (0,)))
