@@ -6,8 +6,8 @@ in their environment, segments by the process in their name. Set ``PUBSUB_CLUSTE
 other cluster runs (the CI does) to also count the segments of processes that have died. A cluster that
 several tests share (a fixture of a wider scope) may start processes and make segments in any of them.
 
-With pytest-xdist, all tests marked `cluster` run in one process, one after the other: each is the only one
-with clusters, and judges alone what was left by the dead. The others are dealt to all processes.
+With pytest-xdist, tests are dealt to all processes, those with clusters too: each process knows its own by a
+mark of its own. Only tests on Spark stay together, since they share a session that takes seconds to start.
 """
 
 from __future__ import annotations
@@ -55,14 +55,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         MatchEngine(CatalogueReader.of(CatalogueWriter.in_memory(1))).warm_up()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that run clusters together, in one process, and those that share Spark's session."""
+    """Keep the tests that share Spark's session together, in one process."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))  # also where a cluster is started
-        elif item.get_closest_marker("cluster") is not None:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(autouse=True)

@@ -213,7 +213,7 @@ def by_text(events: list[Any]) -> Iterator[str]:
 
 
 def test_the_command_writes_what_the_tuner_takes_and_tells_the_rest(
-    spark: SparkSession, folder: Path, tmp_path: Path
+    spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = tmp_path / "schema.json"
     declared.write_bytes(orjson.dumps(SCHEMA.to_json()))
@@ -227,5 +227,6 @@ def test_the_command_writes_what_the_tuner_takes_and_tells_the_rest(
     assert {value for value, _ in lines["side"]["top"]} == {"buy", "sell"} and lines["side"]["exact"]
     assert plain(read_frequencies(output / STATISTICS_FILE).frequencies) == plain(expected_of(folder))
     assert "narrow.parquet: 20 rows: the file has no column price" in done.stderr
+    monkeypatch.setenv("COLUMNS", "200")
     text = page(told["attributes"])
     assert "'S5' 6.59 %" in text and "exact" in text and "0.25 22.2 %" in text
