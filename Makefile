@@ -26,7 +26,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_FLAGS)
 
 faults: $(VENV)/.installed-dev
 	$(BIN)/python tests/faults/run.py --minutes $(MINUTES)

@@ -12,6 +12,7 @@ mark of its own. Only tests on Spark stay together, since they share a session t
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import shutil
@@ -28,6 +29,8 @@ from hypothesis import settings
 
 RUN_VARIABLE = "PUBSUB_CLUSTER_TEST_RUN"
 ALONE_VARIABLE = "PUBSUB_CLUSTER_TESTS_ALONE"
+SPARK_FIXTURE = "spark"
+ROOT = Path(__file__).parent.parent
 LEAVE_S_MAX = 5.0
 Item = TypeVar("Item")
 _left_behind: list[str] = []  # by the whole run
@@ -55,13 +58,32 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         MatchEngine(CatalogueReader.of(CatalogueWriter.in_memory(1))).warm_up()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share Spark's session together, in one process."""
+    """Mark the tests that share Spark's session."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if SPARK_FIXTURE in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal tests one by one, but those on Spark to one process.
+
+    Groups would do, but with pytest 9 pytest-xdist 3.8 does not see them.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSession(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = ROOT / nodeid.partition("::")[0]
+            return SPARK_FIXTURE if _needs_spark(path) else nodeid
+
+    return OneSession(config, log)
+
+
+@functools.cache
+def _needs_spark(path: Path) -> bool:
+    return f"{SPARK_FIXTURE}: SparkSession" in path.read_text()
 
 
 @pytest.fixture(autouse=True)
