@@ -36,7 +36,7 @@ from pubsub_cluster.pipeline.match_worker import (
 from pubsub_cluster.pipeline.parquet_files import ParquetFiles, find_files
 from pubsub_cluster.pipeline.plan import Plan, choose_plan, deal_files
 from pubsub_cluster.pipeline.results import matches
-from pubsub_cluster.shm.layout_folder import MANIFEST_FILE, LayoutGeneration, map_part, open_folder
+from pubsub_cluster.shm.layout_folder import MANIFEST_FILE, LayoutGeneration, open_folder, part_attributes
 
 
 def match(events: DataFrame, layout: str | Path, **options: Any) -> DataFrame:
@@ -186,12 +186,8 @@ def _cores(session: SparkSession) -> int:
 
 
 def _attributes(generation: LayoutGeneration) -> frozenset[str]:
-    """Return the attributes that the catalogue asks for; the driver maps each part for a moment."""
-    found: set[str] = set()
-    for path in generation.paths:
-        catalogue = map_part(path).catalogue
-        found.update(catalogue.attribute_name(idx) for idx in range(catalogue.capacity.attributes))
-    return frozenset(found)
+    """Return the attributes that the catalogue asks for."""
+    return frozenset(name for path in generation.paths for name in part_attributes(path))
 
 
 def _selections(generation: LayoutGeneration, plan: Plan) -> tuple[Selection, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, ParamSpec
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ FILE_SHIFT = 40
 """An event without an id of its own is numbered ``file << 40 | row``."""
 
 RESULT_ROWS = 1 << 14
+P = ParamSpec("P")
 BUNDLE_COLUMN, JSON_COLUMN = "_bundle", "_json"
 
 
@@ -49,6 +51,27 @@ class FileEvents(NamedTuple):
     event_id: str | None
 
 
+def _together(work: Callable[P, Iterator[pa.RecordBatch]]) -> Callable[P, Iterator[pa.RecordBatch]]:
+    """Put small results together: every batch costs Spark a turn."""
+
+    @functools.wraps(work)
+    def combined(*args: P.args, **options: P.kwargs) -> Iterator[pa.RecordBatch]:
+        held: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in work(*args, **options):
+            if batch.num_rows:
+                held.append(batch)
+                rows += batch.num_rows
+            if rows >= RESULT_ROWS:
+                yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+                held, rows = [], 0
+        if held:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+
+    return combined
+
+
+@_together
 def match_batches(
     batches: Iterator[pa.RecordBatch],
     selections: Sequence[Selection],
@@ -59,41 +82,6 @@ def match_batches(
 
     The work of a task of `match_events`.
     """
-    return _together(_match_batches(batches, selections, where, answer))
-
-
-def match_slices(
-    numbers: Iterator[pa.RecordBatch],
-    units: Sequence[tuple[int, list[FileSlice]]],
-    selections: Sequence[Selection],
-    events: FileEvents,
-    answer: Answer,
-) -> Iterator[pa.RecordBatch]:
-    """Match slices of files; the work of a task of `match_files`."""
-    return _together(_match_slices(numbers, units, selections, events, answer))
-
-
-def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put small results together: every batch costs Spark a turn."""
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-            rows += batch.num_rows
-        if rows >= RESULT_ROWS:
-            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-            held, rows = [], 0
-    if held:
-        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-
-
-def _match_batches(
-    batches: Iterator[pa.RecordBatch],
-    selections: Sequence[Selection],
-    where: Packed | None,
-    answer: Answer,
-) -> Iterator[pa.RecordBatch]:
     rejects, id_type = Rejects(), pa.int64()
     for batch in batches:
         id_type = batch.column(ID_COLUMN).type
@@ -108,13 +96,15 @@ def _match_batches(
     yield from _told(rejects, id_type, answer)
 
 
-def _match_slices(
+@_together
+def match_slices(
     numbers: Iterator[pa.RecordBatch],
     units: Sequence[tuple[int, list[FileSlice]]],
     selections: Sequence[Selection],
     events: FileEvents,
     answer: Answer,
 ) -> Iterator[pa.RecordBatch]:
+    """Match slices of files; the work of a task of `match_files`."""
     rejects = Rejects()
     id_type = pa.int64() if events.event_id is None else _plain_type(events.columns[events.event_id])
     for batch in numbers:

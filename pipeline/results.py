@@ -55,7 +55,9 @@ def write_result(result: DataFrame, output: str | Path) -> dict[str, Any]:
         F.count_if(~_is_match()).alias("rejects"),
     )
     outcome = F.when(_is_match(), "match").otherwise("reject")
-    counted.withColumn("outcome", outcome).write.partitionBy("outcome").mode("overwrite").parquet(str(output))
+    writer = counted.withColumn("outcome", outcome).write.partitionBy("outcome").mode("overwrite")
+    # Whatever the session says: a partition that this result has not is to go as well.
+    writer.option("partitionOverwriteMode", "static").parquet(str(output))
     told: list[dict[str, Any]] = []
     if seen.get["rejects"]:
         written = result.sparkSession.read.schema(result.schema).parquet(f"{output}/outcome=reject")

@@ -178,14 +178,7 @@ def map_part(path: Path) -> MappedPart:
         Missing, damaged, or of another version.
     """
     with opened(path, PART_KIND) as file:
-        if file.facts["versions"] != _versions():
-            raise StoreError(
-                f"the layout file {path.name} is of another version of pubsub-cluster",
-                seen=file.facts["versions"],
-                limit=_versions(),
-                remedy="Build it again with this version: pubsub-cluster pipeline build",
-                path=str(path),
-            )
+        _check_version(file)
         packed = PackedCatalogue(
             CatalogueCounts(*file.facts["counts"]), _columns(file, _CATALOGUE, _CATALOGUE_COLUMNS)
         )
@@ -210,6 +203,34 @@ def map_changes(path: Path) -> MappedChanges:
     with opened(path, CHANGES_KIND) as file:
         metadata = msgspec.msgpack.decode(file.column("metadata").tobytes(), type=dict[str, bytes])
         return MappedChanges(read_groups(file), file.column("handle"), metadata)
+
+
+def part_attributes(path: Path) -> list[str]:
+    """Return the names of the attributes that a part asks for; little more than these is read.
+
+    Raises
+    ------
+    StoreError
+        As `map_part`.
+    """
+    with opened(path, PART_KIND) as file:
+        _check_version(file)
+        start, size, heap = (
+            file.column(_CATALOGUE + name) for name in ("attribute_name_start", "attribute_name_size", "heap")
+        )
+        bounds = zip(start.tolist(), size.tolist(), strict=True)
+        return [heap[first : first + length].tobytes().decode() for first, length in bounds]
+
+
+def _check_version(file: PackedFile) -> None:
+    if file.facts["versions"] != _versions():
+        raise StoreError(
+            f"the layout file {file.path.name} is of another version of pubsub-cluster",
+            seen=file.facts["versions"],
+            limit=_versions(),
+            remedy="Build it again with this version: pubsub-cluster pipeline build",
+            path=str(file.path),
+        )
 
 
 def _columns(file: PackedFile, prefix: str, names: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pubsub_cluster.shm.layout_folder import (
     begin_generation,
     map_part,
     open_folder,
+    part_attributes,
     publish_generation,
     write_part,
 )
@@ -54,6 +55,7 @@ def test_a_mapped_part_matches_as_the_catalogue_that_it_was_made_of(tmp_path: Pa
     found = open_folder(tmp_path)
     assert (found.generation, found.subscriptions, found.facts) == (1, len(EXPRESSIONS), {"by": "test"})
     part = map_part(found.paths[0])
+    assert part_attributes(found.paths[0]) == ["a", "b", "name", "c"]
     assert not any(column.flags.writeable for column in (*part.layout, *part.catalogue.columns))
     engine = MatchEngine(part.catalogue)
     engine.attach_layout(1, part.layout)

@@ -99,6 +99,14 @@ def test_matches_and_rejects_are_written_apart(spark: SparkSession, place: Path,
     assert [Path(told["file"]).name for told in summary["rejects"]] == ["c.parquet"]
     written = spark.read.schema(result.schema).parquet(str(tmp_path / "out" / "outcome=match"))
     assert pairs(written) == naive_pairs()
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        again = write_result(
+            match_files(spark, [str(place / "events")], place / "layout", ids=True), tmp_path / "out"
+        )
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert not again["rejects"] and not (tmp_path / "out" / "outcome=reject").exists()
 
 
 def test_events_that_are_none_are_told(spark: SparkSession, place: Path) -> None:

@@ -18,7 +18,7 @@ from pubsub_cluster.language.events import EventReader  # noqa: E402
 from pubsub_cluster.language.json_form import expression_from_json  # noqa: E402
 from pubsub_cluster.language.limits import Limits  # noqa: E402
 from pubsub_cluster.language.normalise import normalise  # noqa: E402
-from pubsub_cluster.language.schema import Attribute, Schema  # noqa: E402
+from pubsub_cluster.language.schema import Attribute, DomainKind, Schema  # noqa: E402
 from pubsub_cluster.language.text_form import parse_text  # noqa: E402
 from pubsub_cluster.pipeline.lines import INEXACT, LineReader  # noqa: E402
 from pubsub_cluster.pipeline.raw import without_bad_files  # noqa: E402
@@ -26,13 +26,13 @@ from pubsub_cluster.pipeline.subscriptions import SubscriptionPreparer  # noqa: 
 
 SCHEMA = Schema(
     (
-        Attribute("count", "integer"),  # type: ignore[arg-type]
-        Attribute("price", "float"),  # type: ignore[arg-type]
-        Attribute("name", "string", unique=True),  # type: ignore[arg-type]
-        Attribute("is_new", "boolean"),  # type: ignore[arg-type]
-        Attribute("seen", "timestamp"),  # type: ignore[arg-type]
-        Attribute("size", "enumerated", ("small", "large"), ordered=True),  # type: ignore[arg-type]
-        Attribute("kind", "hierarchical", ("a/b", "c")),  # type: ignore[arg-type]
+        Attribute("count", DomainKind.INTEGER),
+        Attribute("price", DomainKind.FLOAT),
+        Attribute("name", DomainKind.STRING, unique=True),
+        Attribute("is_new", DomainKind.BOOLEAN),
+        Attribute("seen", DomainKind.TIMESTAMP),
+        Attribute("size", DomainKind.ENUMERATED, ("small", "large"), ordered=True),
+        Attribute("kind", DomainKind.HIERARCHICAL, ("a/b", "c")),
     )
 )
 SCALARS = st.one_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,8 +208,8 @@ def test_a_job_over_a_dataframe_finds_the_same_counts(spark: SparkSession) -> No
         assert [line["rows"] for line in found.rejects] == [50]
 
 
-def by_text(events: list[Any]) -> Iterator[str]:
-    return sorted(map(repr, [sorted(event.items()) for event in events]))  # type: ignore[return-value]
+def by_text(events: list[Any]) -> list[str]:
+    return sorted(repr(sorted(event.items())) for event in events)
 
 
 def test_the_command_writes_what_the_tuner_takes_and_tells_the_rest(
