@@ -2,8 +2,9 @@
 
 from pubsub_cluster.client.changes import KEEP, Subscription
 from pubsub_cluster.client.client import Client
+from pubsub_cluster.client.listener import Listener
 from pubsub_cluster.client.matches import Matches
-from pubsub_cluster.client.notifications import Listener, Notification
+from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.pending import Pending
 
 __all__ = ["KEEP", "Client", "Listener", "Matches", "Notification", "Pending", "Subscription"]

@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 from pubsub_cluster.client.catalogue import CatalogueCalls, Listed
 from pubsub_cluster.client.changes import KEEP, Keep, Subscription
 from pubsub_cluster.client.connection import Request
+from pubsub_cluster.client.listener import Listener
 from pubsub_cluster.client.matches import Matches, matches_from_reply
-from pubsub_cluster.client.notifications import Listener
 from pubsub_cluster.client.operating import Operator
 from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.client.publishing import Batch, Publication, publication_of

@@ -93,11 +93,12 @@ class Request:
 
 @dataclass(slots=True)
 class Instructions:
-    """What the transport has to do now, in this order: reconnect, then send."""
+    """What has to be done now, in this order: reconnect, send, begin to listen, take notifications."""
 
     reconnect: bool = False
     send: list[list[Buffer]] = field(default_factory=list)
     notifications: list[dict[str, Any]] = field(default_factory=list)
+    listening: list[dict[str, Any]] = field(default_factory=list)
 
 
 NOTHING = Instructions()
@@ -204,10 +205,9 @@ class Connection:
             return self._on_probe_answer(message, now_s)
         request = self._pending.get(message.request)
         if request is None:
-            self._on_stray(message)
-            return NOTHING
+            return self._on_stray(message)
         self._on_answer(request, message, now_s)
-        return NOTHING
+        return _begun(message) if request.op is Op.LISTEN else NOTHING
 
     def tick(self, now_s: float) -> Instructions:
         """Let time pass: expire, probe, reconnect and send again whatever is due."""
@@ -330,12 +330,14 @@ class Connection:
             self._relistens[request_id] = owner
             instructions.send.append(request_frames(Op.LISTEN, request_id, {"owner": owner}))
 
-    def _on_stray(self, message: Message) -> None:
+    def _on_stray(self, message: Message) -> Instructions:
         owner = self._relistens.pop(message.request, None)
         if owner is None:
             self.stray_count += 1
-        elif message.op == ERROR:
+            return NOTHING
+        if message.op == ERROR:
             self.listen_errors[owner] = _error_of(message)
+        return _begun(message)
 
     def _await_answer(self, request: Request, now_s: float) -> None:
         request.silent_checks = 0
@@ -369,10 +371,20 @@ def life_of(hello: Mapping[str, Any]) -> tuple[Any, Any]:
     return hello.get("cluster_id"), hello.get("life")
 
 
+def _begun(message: Message) -> Instructions:
+    """Return what the answer to a `listen` asks for: notifications follow it on the same connection."""
+    return Instructions(listening=[message.header]) if message.op == REPLY else NOTHING
+
+
 def _joined(instructions: Sequence[Instructions]) -> Instructions:
     """Return what several answers ask for; mostly nothing."""
     found = [one for one in instructions if one is not NOTHING]
-    return Instructions(send=[frames for one in found for frames in one.send]) if found else NOTHING
+    if not found:
+        return NOTHING
+    return Instructions(
+        send=[frames for one in found for frames in one.send],
+        listening=[header for one in found for header in one.listening],
+    )
 
 
 def _error_of(message: Message) -> PubSubError:

@@ -1,20 +1,11 @@
-"""What an owner hears: one notification per event that some of its subscriptions match.
-
-A listener's queue is bounded. What finds no room is dropped and counted, here as in the cluster: the next
-notification that does find room says how many were lost before it, so that a gap is never silent.
-"""
+"""What an owner hears: one notification per event that some of its subscriptions match."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
 from pubsub_cluster.language.errors import ProtocolError
-
-NOTIFICATIONS_QUEUED_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +25,9 @@ class Notification:
     event : object
         The event as its publisher gave it (JSON types).
     sequence : int
-        Number of the push that carried it (a push has all of an owner's events of one batch), counted per
-        owner and connection from 0, lost ones included.
+        Counts the owner's notifications while anybody listens for it, lost ones included.
     dropped : int
-        Pushes that the cluster dropped, plus notifications that this client dropped, directly before it.
+        Notifications that were lost directly before it, in the cluster, on their way, or in this client.
     """
 
     owner: str
@@ -69,10 +59,10 @@ def notifications_from_push(header: dict[str, Any]) -> list[Notification]:
                 tuple(entry["handles"]),
                 tuple(entry["ids"]),
                 plain_event(entry["event"]),
-                header["sequence"],
-                header["dropped"] if entry_idx == 0 else 0,
+                entry["sequence"],
+                0,
             )
-            for entry_idx, entry in enumerate(header["events"])
+            for entry in header["events"]
         ]
     except (KeyError, TypeError) as error:
         raise ProtocolError(
@@ -89,71 +79,3 @@ def plain_event(value: Any) -> Any:
     if isinstance(value, list):
         return [plain_event(item) for item in value]
     return value
-
-
-class Listener:
-    """Iterator over an owner's notifications; made by `Client.listen`.
-
-    It is registered with the cluster when it is made, not when it is first asked. It ends after `timeout_s`
-    without a notification (None: never) or when it is closed; as a context manager it closes itself.
-    """
-
-    def __init__(
-        self,
-        owner: str,
-        timeout_s: float | None,
-        wait: Callable[[Listener], None],
-        on_close: Callable[[Listener], None],
-        queued_max: int = NOTIFICATIONS_QUEUED_MAX,
-    ) -> None:
-        self.owner = owner
-        self.timeout_s = timeout_s
-        self._wait = wait
-        self._on_close = on_close
-        self._queued_max = queued_max
-        self._queue: deque[Notification] = deque()
-        self._dropped_here = 0
-        self.closed = False
-
-    def __iter__(self) -> Listener:
-        """Return the listener itself."""
-        return self
-
-    def __next__(self) -> Notification:
-        """Wait for the next notification."""
-        if not self._queue and not self.closed:
-            self._wait(self)
-        if not self._queue:
-            raise StopIteration
-        return self._queue.popleft()
-
-    def __enter__(self) -> Listener:
-        """Return the listener itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop listening."""
-        self.close()
-
-    @property
-    def queued_count(self) -> int:
-        """Notifications that have arrived and were not yet taken."""
-        return len(self._queue)
-
-    def close(self) -> None:
-        """Stop listening; what has arrived can still be taken."""
-        if not self.closed:
-            self.closed = True
-            self._on_close(self)
-
-    def put(self, notification: Notification) -> None:
-        """Queue a notification, or count it as lost when there is no room."""
-        if len(self._queue) >= self._queued_max:
-            self._dropped_here += 1 + notification.dropped
-            return
-        if self._dropped_here:
-            notification = replace(notification, dropped=notification.dropped + self._dropped_here)
-            self._dropped_here = 0
-        self._queue.append(notification)

@@ -15,8 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pubsub_cluster.client.connection import NOTHING, SILENCE_S, Connection, Instructions, Request
-from pubsub_cluster.client.notifications import Listener, notifications_from_push
+from pubsub_cluster.client.connection import (
+    NOTHING,
+    SILENCE_S,
+    Connection,
+    Instructions,
+    Request,
+    life_of,
+)
+from pubsub_cluster.client.listener import Listener
+from pubsub_cluster.client.notifications import notifications_from_push
 from pubsub_cluster.client.transport import Transport
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Buffer, Message, Op
@@ -146,12 +154,18 @@ class Session:
         self, owner: str, timeout_s: float | None, on_silence: Callable[[], None] | None = None
     ) -> Listener:
         """Register a listener for an owner; a second one for the same owner takes the first one's place."""
-        self.ask(Op.LISTEN, {"owner": owner})
+        listener = Listener(owner, timeout_s, self._wait_for_notification, self._stop_listening)
         previous = self._listeners.get(owner)
+        self._listeners[owner] = listener  # before the answer, which notifications may follow at once
+        try:
+            self.ask(Op.LISTEN, {"owner": owner})
+        except BaseException:
+            self._listeners.pop(owner)
+            if previous is not None:
+                self._listeners[owner] = previous
+            raise
         if previous is not None:
             previous.closed = True
-        listener = Listener(owner, timeout_s, self._wait_for_notification, self._stop_listening)
-        self._listeners[owner] = listener
         self._on_silence.pop(owner, None)
         if on_silence is not None:
             self._on_silence[owner] = on_silence
@@ -210,7 +224,9 @@ class Session:
             if now_s - heard_s >= HEARTBEAT_S:
                 self._do(self.connection.probe(now_s))
             next_s = now_s + HEARTBEAT_S if end_s is None else min(now_s + HEARTBEAT_S, end_s)
-            self._pump(lambda: bool(listener.queued_count), next_s)
+            gap_ends_s = listener.ordering.wake_at_s
+            self._pump(lambda: bool(listener.queued_count), min(next_s, gap_ends_s or next_s))
+            listener.tick(time.monotonic())
 
     def _greeted(self, start_s: float) -> bool:
         if self.connection.hello is not None or self.connection.hello_error is not None:
@@ -259,11 +275,25 @@ class Session:
             self._transport.reopen()
         for frames in instructions.send:
             self._transport.send(frames)
+        for header in instructions.listening:
+            listener = self._listeners.get(header.get("owner", ""))
+            if listener is not None:
+                self._begin(listener, header)
         for header in instructions.notifications:
             listener = self._listeners.get(header.get("owner", ""))
             if listener is not None:
+                now_s = time.monotonic()
                 for notification in notifications_from_push(header):
-                    listener.put(notification)
+                    listener.hear(notification, now_s)
+
+    def _begin(self, listener: Listener, header: Mapping[str, Any]) -> None:
+        """Take the answer to a `listen`: from which notification on, and whether it is who told before."""
+        assert self.connection.hello is not None
+        source = (*life_of(self.connection.hello), header.get("number"))
+        sequence = header.get("sequence")
+        if not isinstance(sequence, int):
+            raise ProtocolError("the answer to `listen` lacks a sequence", seen=dict(header))
+        listener.begin(source, sequence)
 
     def _check_open(self) -> None:
         if self.closed:

@@ -18,9 +18,9 @@ import msgspec
 from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.clock import Clock, check_instant
 from pubsub_cluster.coordinator.config import ClusterConfig
+from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.forms import Forms
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
-from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import Merged, Parts, ShardPage, as_bytes, match_counts, merge_pages
 from pubsub_cluster.language.batch import events_as_json
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError
@@ -79,19 +79,17 @@ class BatchDesk:
     ----------
     config : ClusterConfig
     slab : BatchSlab
-    listeners : Listeners
+    delivery : DeliveryDesk
     clock : Clock
     """
 
-    def __init__(self, config: ClusterConfig, slab: BatchSlab, listeners: Listeners, clock: Clock) -> None:
+    def __init__(self, config: ClusterConfig, slab: BatchSlab, delivery: DeliveryDesk, clock: Clock) -> None:
         self._config = config
         self._slab = slab
-        self._listeners = listeners
+        self._delivery = delivery
         self._clock = clock
         self._forms = Forms(config.limits)
         self.open: dict[int, OpenBatch] = {}
-        self.notified = 0
-        self.dropped = 0
 
     def key(self, request: PublishRequest) -> tuple[str, str, str]:
         """Check who publishes what; return the key of the reply."""
@@ -250,7 +248,7 @@ class BatchDesk:
             buffers = parts.csr(number)
         else:
             buffers = self._buffers(publication, parts.part(number), batch.catalogue)
-        if self._listeners.count:
+        if self._delivery.active:
             self._notify(batch, publication, parts.part(number))
         return Reply(fields, buffers)
 
@@ -274,7 +272,7 @@ class BatchDesk:
     def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged) -> None:
         _, publisher, batch_id = publication.key
         try:
-            sent, dropped = self._listeners.notify(
+            self._delivery.notify(
                 merged,
                 batch.catalogue,
                 batch.counts.owners,
@@ -284,9 +282,7 @@ class BatchDesk:
             )
         except Exception:
             log.exception("owners were not told of batch %s of %s", batch_id, publisher)
-            sent, dropped = 0, 1
-        self.notified += sent
-        self.dropped += dropped
+            self._delivery.dropped += 1
 
 
 def _refused_of(refused: dict[int, dict[str, Any]], first: int, stop: int) -> dict[str, dict[str, Any]]:

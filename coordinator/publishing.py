@@ -117,9 +117,10 @@ class PublishDesk:
         count.add("matches", batch.match_count)
         if batch.refused:
             count.add("events_refused", len(batch.refused))
-        if self._batches.notified or self._batches.dropped:
-            count.set("notifications_sent", self._batches.notified)
-            count.set("notifications_dropped", self._batches.dropped)
+        delivery = self._coordinator.delivery
+        if delivery.sent or delivery.dropped:
+            count.set("notifications_sent", delivery.sent)
+            count.set("notifications_dropped", delivery.dropped)
         self._answer(answered)
         if self._coordinator.retained.active:
             good = [publication for publication, reply in answered if reply.error is None]

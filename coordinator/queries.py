@@ -31,9 +31,9 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
     header = message.header
     match op:
         case Op.LISTEN:
-            coordinator.listeners.add(identity, _owner(coordinator, header))
+            return Reply(coordinator.delivery.listen(identity, _owner(coordinator, header)))
         case Op.UNLISTEN:
-            coordinator.listeners.remove(identity, _owner(coordinator, header))
+            coordinator.delivery.unlisten(identity, _owner(coordinator, header))
         case Op.DESCRIBE:
             told = describing.describe(
                 coordinator.registry, coordinator.store, header["ids"], header.get("expressions") is True

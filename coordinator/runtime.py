@@ -28,11 +28,11 @@ from pubsub_cluster.coordinator.building import BuildingDesk
 from pubsub_cluster.coordinator.change_answers import ChangeAnswers
 from pubsub_cluster.coordinator.clock import Clock
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
+from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
 from pubsub_cluster.coordinator.keeping import Job, KeeperDesk
 from pubsub_cluster.coordinator.knobs import Knobs
-from pubsub_cluster.coordinator.listeners import Listeners
 from pubsub_cluster.coordinator.merge import ShardPage
 from pubsub_cluster.coordinator.observations import LayoutReports
 from pubsub_cluster.coordinator.publishing import PublishDesk
@@ -124,9 +124,9 @@ class Coordinator:
         self.window = ReplyWindow()
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
-        self.listeners = Listeners(self.frontend.offer)
+        self.delivery = DeliveryDesk(self.frontend.offer)
         clock = Clock(config.injected_clock, self.store.marks)
-        self.batches = BatchDesk(config, resources.slab, self.listeners, clock)
+        self.batches = BatchDesk(config, resources.slab, self.delivery, clock)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
         self.change_answers = ChangeAnswers(self, self.frontend.send)
@@ -201,7 +201,7 @@ class Coordinator:
     def _look_around(self, now_s: float) -> None:
         """Do what time alone makes due."""
         self.carry_out(self.scheduler.tick(now_s))
-        self.listeners.tick(now_s)
+        self.delivery.tick(now_s)
         if self.tuner.hangs(now_s):
             self.backend.kill(TUNER)
         self.retained.tick(now_s)

@@ -76,7 +76,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "delta_rows": counts.rows - (base[0] if base else 0),
         "batches_open": len(coordinator.batches.open),
         "chunks_free": resources.slab.free_count,
-        "listeners": coordinator.listeners.count,
+        "listeners": coordinator.delivery.listeners.count,
         "counters": resources.own_counters(),
         "workers": workers,
         "tuner": {

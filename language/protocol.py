@@ -109,7 +109,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.DESCRIBE: frozenset({"results"}),
     Op.LIST: frozenset({"items", "next", "version"}),
     Op.PUBLISH: frozenset({"event_count", "generation", "version", "match_count", "refused"}),
-    Op.LISTEN: frozenset(),
+    Op.LISTEN: frozenset({"owner", "number", "sequence"}),
     Op.UNLISTEN: frozenset(),
     Op.STATUS: frozenset(),
     Op.TUNE: frozenset(),
@@ -135,7 +135,7 @@ LISTED_SIZE_BYTES_MAX = 1 << 20
 """Subscriptions of one page, and about the bytes of their ids and expressions, unless one alone has more."""
 _ALWAYS = frozenset({"op", "request"})
 _OPS = {op.value: op for op in Op}
-NOTIFY_FIELDS = frozenset({"owner", "publisher", "batch_id", "sequence", "dropped", "events"})
+NOTIFY_FIELDS = frozenset({"owner", "publisher", "batch_id", "dropped", "events"})
 
 
 class Message(NamedTuple):

@@ -19,7 +19,8 @@ import orjson
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from pubsub_cluster.client import Client
-from pubsub_cluster.client.notifications import Listener, Notification
+from pubsub_cluster.client.listener import Listener
+from pubsub_cluster.client.notifications import Notification
 
 log = logging.getLogger("pubsub_cluster.pipeline")
 

@@ -131,6 +131,8 @@ class FakeCluster:
             fields = {"results": [self._remove(id) for id in header["ids"]], "version": 1}
         elif op is Op.PUBLISH:
             return self.no_matches(message)
+        elif op is Op.LISTEN:
+            fields = {"owner": header["owner"], "number": 0, "sequence": 0}
         elif op is Op.TUNE:
             fields = {"action": header["action"]}
         return reply_frames(message.request, fields)

@@ -20,7 +20,8 @@ from clusters import wait_until
 from test_cluster_requests import publish_header, raw_request
 
 from pubsub_cluster import Cluster
-from pubsub_cluster.coordinator.listeners import LISTENERS_MAX, Listeners
+from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
+from pubsub_cluster.coordinator.delivery.listeners import LISTENERS_MAX
 from pubsub_cluster.language.errors import LimitError, PubSubError, StartError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.protocol import MAGIC
@@ -161,18 +162,18 @@ def test_listeners_that_are_gone_make_room() -> None:
             raise ConnectionError
         return True
 
-    listeners = Listeners(send)
+    desk = DeliveryDesk(send)
     for number in range(LISTENERS_MAX):
-        listeners.add(b"one", f"owner-{number}")
-    listeners.add(b"one", "owner-7")  # again is no error, also at the limit
+        desk.listen(b"one", f"owner-{number}")
+    desk.listen(b"one", "owner-7")  # again is no error, also at the limit
     with pytest.raises(LimitError):
-        listeners.add(b"two", "owner")
+        desk.listen(b"two", "owner")
     gone.add(b"one")
-    listeners.add(b"two", "owner")
-    assert listeners.count == 1
+    desk.listen(b"two", "owner")
+    assert desk.listeners.count == 1
     gone.add(b"two")
-    listeners.tick(1e9)
-    assert listeners.count == 0
+    desk.tick(1e9)
+    assert desk.listeners.count == 0
 
 
 def test_a_cluster_outlives_the_thread_that_started_it() -> None:

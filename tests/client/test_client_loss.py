@@ -131,20 +131,29 @@ def test_a_change_that_a_restart_has_already_seen(tmp_data_dir: Path, client: Cl
 
 
 def push(fake: FakeCluster, sequence: int, *event_idxs: int, dropped: int = 0) -> None:
-    events = [{"event_index": i, "handles": [i + 1], "ids": [f"s{i}"], "event": {"x": i}} for i in event_idxs]
-    fake.push("me", publisher="p", batch_id="b", sequence=sequence, dropped=dropped, events=events)
+    events = [
+        {
+            "event_index": i,
+            "sequence": sequence + nth,
+            "handles": [i + 1],
+            "ids": [f"s{i}"],
+            "event": {"x": i},
+        }
+        for nth, i in enumerate(event_idxs)
+    ]
+    fake.push("me", publisher="p", batch_id="b", dropped=dropped, events=events)
 
 
 def test_notifications_come_one_event_at_a_time(cluster: FakeCluster, client: Client) -> None:
     with client.listen("me", timeout_s=5.0) as listener:
         push(cluster, 0, 3, 5)
-        push(cluster, 4, 0, dropped=3)
+        push(cluster, 5, 0, dropped=3)
         got = [next(listener) for _ in range(3)]
     assert [(n.event_index, n.handles, n.event) for n in got[:2]] == [
         (3, (4,), {"x": 3}),
         (5, (6,), {"x": 5}),
     ]
-    assert [(n.sequence, n.dropped) for n in got] == [(0, 0), (0, 0), (4, 3)]
+    assert [(n.sequence, n.dropped) for n in got] == [(0, 0), (1, 0), (5, 3)]
     assert (got[0].owner, got[0].publisher, got[0].batch_id) == ("me", "p", "b")
     assert cluster.ops() == ["listen", "unlisten"]
 
@@ -164,9 +173,15 @@ def test_notifications_that_arrive_during_other_calls_are_kept(cluster: FakeClus
 def test_infinities_in_events_come_back(cluster: FakeCluster, client: Client) -> None:
     listener = client.listen("me", timeout_s=5.0)
     events = [
-        {"event_index": 0, "handles": [1], "ids": ["s"], "event": {"x": [{"$float": "-inf"}], "y": {"z": 1}}}
+        {
+            "event_index": 0,
+            "sequence": 0,
+            "handles": [1],
+            "ids": ["s"],
+            "event": {"x": [{"$float": "-inf"}], "y": {"z": 1}},
+        }
     ]
-    cluster.push("me", publisher="p", batch_id="b", sequence=0, dropped=0, events=events)
+    cluster.push("me", publisher="p", batch_id="b", dropped=0, events=events)
     assert next(listener).event == {"x": [float("-inf")], "y": {"z": 1}}
 
 
@@ -176,7 +191,7 @@ def test_what_finds_no_room_is_counted(cluster: FakeCluster, client: Client) -> 
     push(cluster, 0, 0, 1, 2, 3, 4)
     assert next(listener).event_index == 0
     assert next(listener).event_index == 1
-    push(cluster, 1, 9)
+    push(cluster, 5, 9)
     last = next(listener)
     assert (last.event_index, last.dropped) == (9, 3)
 

@@ -18,7 +18,8 @@ from pubsub_cluster.language.schema import Schema
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from pubsub_cluster.client.notifications import NOTIFICATIONS_QUEUED_MAX, Notification
+from pubsub_cluster.client.listener import NOTIFICATIONS_QUEUED_MAX
+from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.pipeline import source_reader
 from pubsub_cluster.pipeline.source import FORMAT, ClusterSource, register
 from pubsub_cluster.pipeline.source_reader import NotificationReader

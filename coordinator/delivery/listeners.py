@@ -1,0 +1,166 @@
+"""Owners who are listened to, and the connections that listen for them.
+
+Such an owner has a number, for as long as anybody listens, and its notifications are counted by it: the
+*sequence* tells a receiver of any loss, by whatever way its notifications come. A number is given again to
+another owner, but goes on counting: no two notifications of one life have the same number and sequence.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.shm.catalogue import CatalogueReader
+
+LISTENERS_MAX = 10_000
+NOBODY = -1
+"""The number of an owner that nobody listens for."""
+_UNKNOWN = -2
+_NUMBERS_AT_FIRST = 64
+
+
+@dataclass(slots=True)
+class Listener:
+    """One connection that listens for one owner.
+
+    Attributes
+    ----------
+    dropped : int
+        Notifications that found no room since the last one that did.
+    """
+
+    identity: bytes
+    owner: str
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class Heard:
+    """An owner that is listened to.
+
+    Attributes
+    ----------
+    number : int
+        Which it is among those that are listened to.
+    listeners : dict of bytes to Listener
+        By identity of the connection.
+    """
+
+    owner: str
+    number: int
+    listeners: dict[bytes, Listener] = field(default_factory=dict)
+
+
+class Listeners:
+    """All listeners.
+
+    Attributes
+    ----------
+    count : int
+        Pairs of a connection and an owner.
+    sequences : uint64[numbers]
+        Of each number's next notification.
+    """
+
+    def __init__(self) -> None:
+        self._by_owner: dict[str, Heard] = {}
+        self._by_number: list[Heard | None] = []
+        self._free_numbers: list[int] = []
+        self.count = 0
+        self.sequences = np.zeros(_NUMBERS_AT_FIRST, np.uint64)
+        # Of each owner of the catalogue, as far as it was asked for; owners have other numbers in each epoch.
+        self._number_of_owner = np.full(0, _UNKNOWN, np.int32)
+        self._numbered_in: Callable[[], CatalogueReader | None] = lambda: None
+
+    def __iter__(self) -> Iterator[Listener]:
+        """Yield all listeners, as they are now."""
+        yield from [one for heard in self._by_owner.values() for one in heard.listeners.values()]
+
+    @property
+    def is_full(self) -> bool:
+        """True when nobody can be added."""
+        return self.count >= LISTENERS_MAX
+
+    def heard(self, number: int) -> Heard:
+        """Return the owner that has a number now."""
+        found = self._by_number[number]
+        assert found is not None
+        return found
+
+    def add(self, identity: bytes, owner: str) -> Heard:
+        """Let a connection listen for `owner`; again is no error.
+
+        Raises
+        ------
+        LimitError
+            There are too many listeners.
+        """
+        heard = self._by_owner.get(owner)
+        if heard is not None and identity in heard.listeners:
+            return heard
+        if self.is_full:
+            raise LimitError(
+                "too many listeners",
+                seen=self.count,
+                limit=LISTENERS_MAX,
+                remedy="Listen for several owners from one process, or close idle listeners.",
+                limit_name="LISTENERS_MAX",
+            )
+        if heard is None:
+            heard = self._by_owner[owner] = Heard(owner, self._free_number())
+            self._by_number[heard.number] = heard
+            self._number_of_owner.fill(_UNKNOWN)
+        heard.listeners[identity] = Listener(identity, owner)
+        self.count += 1
+        return heard
+
+    def remove(self, identity: bytes, owner: str) -> None:
+        """Stop telling a connection; one that does not listen is no error."""
+        heard = self._by_owner.get(owner)
+        if heard is None or heard.listeners.pop(identity, None) is None:
+            return
+        self.count -= 1
+        if not heard.listeners:
+            del self._by_owner[owner]
+            self._by_number[heard.number] = None
+            self._free_numbers.append(heard.number)
+            self._number_of_owner.fill(_UNKNOWN)
+
+    def numbers(
+        self, owner_idx: npt.NDArray[np.int32], catalogue: CatalogueReader, owner_count: int
+    ) -> npt.NDArray[np.int32]:
+        """Return the numbers of owners of a catalogue, `NOBODY` where nobody listens.
+
+        Parameters
+        ----------
+        owner_idx : int32[n]
+            Below `owner_count`.
+        catalogue : CatalogueReader
+        owner_count : int
+        """
+        known = self._number_of_owner
+        if catalogue is not self._numbered_in() or len(known) < owner_count:
+            # Twice what is needed: where owners come one by one, the others are not looked up each time.
+            known = self._number_of_owner = np.full(2 * owner_count, _UNKNOWN, np.int32)
+            self._numbered_in = weakref.ref(catalogue)
+        numbers = known[owner_idx]
+        if (numbers == _UNKNOWN).any():
+            for idx in np.unique(owner_idx[numbers == _UNKNOWN]).tolist():
+                heard = self._by_owner.get(catalogue.owner_name(idx))
+                known[idx] = NOBODY if heard is None else heard.number
+            numbers = known[owner_idx]
+        return numbers
+
+    def _free_number(self) -> int:
+        if self._free_numbers:
+            return self._free_numbers.pop()
+        number = len(self._by_number)
+        self._by_number.append(None)
+        if number == len(self.sequences):
+            self.sequences = np.concatenate([self.sequences, np.zeros_like(self.sequences)])
+        return number
