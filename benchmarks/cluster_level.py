@@ -25,7 +25,7 @@ from pubsub_cluster import Cluster
 from pubsub_cluster.benchmarks.levels import KernelsAtOnce
 from pubsub_cluster.benchmarks.measure import Run, interleaved, ratio
 from pubsub_cluster.benchmarks.workloads.rules import I8, Events, Rules
-from pubsub_cluster.client.client import PENDING_MAX
+from pubsub_cluster.client.calls import PENDING_MAX
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.shm.owner import list_segments
 

@@ -18,7 +18,7 @@ from pubsub_cluster.language.timestamps import parse_instant
 
 if TYPE_CHECKING:
     from pubsub_cluster.client import Client, Matches
-    from pubsub_cluster.client.client import AnswerName
+    from pubsub_cluster.client.calls import AnswerName
     from pubsub_cluster.logs.detector import EventForm
 
 IDS_SHOWN_MAX = 8

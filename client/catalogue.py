@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from pubsub_cluster.client.changes import (
     subscription_from,
 )
 from pubsub_cluster.client.connection import Request
-from pubsub_cluster.client.session import Session
+from pubsub_cluster.client.session import Sender, Session
 from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
@@ -138,19 +138,22 @@ class CatalogueCalls:
         self._batch_limits = (0, 0)
         self._batch_limits_of: dict[str, Any] | None = None
 
-    def limit(self, name: str) -> int:
+    async def limit(self, name: str) -> int:
         """Return one of the cluster's limits."""
-        limits = self._session.hello().get("limits")
+        limits = (await self._session.hello()).get("limits")
         value = limits.get(name) if isinstance(limits, dict) else None
         if not isinstance(value, int):
             raise ProtocolError(f"the cluster's greeting lacks the limit `{name}`", seen=limits)
         return value
 
-    def batch_limits(self) -> tuple[int, int]:
+    async def batch_limits(self) -> tuple[int, int]:
         """Return the most bytes and the most events of a batch."""
-        hello = self._session.hello()
+        hello = await self._session.hello()
         if hello is not self._batch_limits_of:
-            self._batch_limits = self.limit("batch_size_bytes_max"), self.limit("events_per_batch_max")
+            self._batch_limits = (
+                await self.limit("batch_size_bytes_max"),
+                await self.limit("events_per_batch_max"),
+            )
             self._batch_limits_of = hello
         return self._batch_limits
 
@@ -165,52 +168,59 @@ class CatalogueCalls:
             return {**item, "id": self.new_id("s")}
         return item
 
-    def subscribe(
+    async def subscribe(
         self, items: Iterable[Mapping[str, Any]], retained: int
-    ) -> Iterator[list[Subscription | PubSubError]]:
+    ) -> AsyncGenerator[list[Subscription | PubSubError], None]:
         """Make subscriptions; yield what became of the next items as soon as that is known, in order."""
         more = {} if retained == RETAINED_TOLD else {"retained": retained}
         named = map(self.named, items)
-        return map(_subscriptions, self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more))
+        async for results in self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more):
+            yield _subscriptions(results)
 
-    def update(self, items: Iterable[Mapping[str, Any]]) -> Iterator[list[Subscription | PubSubError]]:
+    async def update(
+        self, items: Iterable[Mapping[str, Any]]
+    ) -> AsyncGenerator[list[Subscription | PubSubError], None]:
         """Replace subscriptions; yields like `subscribe`."""
-        return map(_subscriptions, self._change(Op.UPDATE, items, UPDATE_ITEM_FIELDS))
+        async for results in self._change(Op.UPDATE, items, UPDATE_ITEM_FIELDS):
+            yield _subscriptions(results)
 
-    def _change(
+    async def _change(
         self,
         op: Op,
         items: Iterable[Mapping[str, Any]],
         fields: Fields,
         more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Iterator[list[dict[str, Any] | PubSubError]]:
+    ) -> AsyncGenerator[list[dict[str, Any] | PubSubError], None]:
         # Items are taken as they are sent; `more` are further fields of each request.
-        parts = _Parts(items, fields, self.limit("batch_size_bytes_max"), self._items_max())
-        for entries, request in self._send_parts(op, "items", parts, more):
-            part = results_of(self._session.wait(request), len(entries))
+        size_bytes_max = await self.limit("batch_size_bytes_max")
+        parts = _Parts(items, fields, size_bytes_max, await self._items_max())
+        async for entries, request in self._send_parts(op, "items", parts, more):
+            part = results_of(await self._session.wait(request), len(entries))
             for entry, result in zip(entries, part, strict=True):
                 if isinstance(result, PubSubError):
-                    result = self._settled(result, entry.item, request)
+                    result = await self._settled(result, entry.item, request)
                 entry.result = result
             yield parts.take_results()
         yield parts.take_results()
 
-    def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
+    async def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Unsubscribe; return an error or None for each id."""
         encoded = [orjson.dumps(id) for id in ids]
+        items_max = await self._items_max()
         results: list[PubSubError | None] = []
+        size_bytes_max = await self.limit("batch_size_bytes_max")
         parts = (
             (range(first, stop), _joined(encoded[first:stop]))
-            for first, stop in parts_of(encoded, self._items_max(), self.limit("batch_size_bytes_max"))
+            for first, stop in parts_of(encoded, items_max, size_bytes_max)
         )
-        for places, request in self._send_parts(Op.UNSUBSCRIBE, "ids", parts):
-            for result in results_of(self._session.wait(request), len(places)):
+        async for places, request in self._send_parts(Op.UNSUBSCRIBE, "ids", parts):
+            for result in results_of(await self._session.wait(request), len(places)):
                 error = result if isinstance(result, PubSubError) else None
                 unsure = isinstance(error, UnknownIdError) and request.crossed_lives
                 results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
         return results
 
-    def describe(self, ids: Iterable[str], expressions: bool) -> list[dict[str, Any] | PubSubError]:
+    async def describe(self, ids: Iterable[str], expressions: bool) -> list[dict[str, Any] | PubSubError]:
         """Return what the cluster knows of each subscription, in order."""
         wanted = list(ids)
         results: list[dict[str, Any] | PubSubError] = []
@@ -218,45 +228,45 @@ class CatalogueCalls:
         more = {"expressions": True} if expressions else {}
         for first in range(0, len(wanted), step):
             part = wanted[first : first + step]
-            results += results_of(self._session.ask(Op.DESCRIBE, {"ids": part, **more}), len(part))
+            results += results_of(await self._session.ask(Op.DESCRIBE, {"ids": part, **more}), len(part))
         return results
 
-    def every(self) -> Iterator[Listed]:
+    async def every(self) -> AsyncGenerator[Listed, None]:
         """Yield every subscription that lives through it once, a page of them at a time."""
         cursor: dict[str, Any] = {}
         while True:
-            page = self._session.ask(Op.LIST, cursor).header
+            page = (await self._session.ask(Op.LIST, cursor)).header
             for item in page["items"]:
                 yield Listed(item["id"], item["handle"], item["expr"])
             if page["next"] is None:
                 return
             cursor = {"after": page["next"]}
 
-    def _items_max(self) -> int:
-        return min(ITEMS_PER_REQUEST, self.limit("subscriptions_per_request_max"))
+    async def _items_max(self) -> int:
+        return min(ITEMS_PER_REQUEST, await self.limit("subscriptions_per_request_max"))
 
-    def _send_parts(
+    async def _send_parts(
         self,
         op: Op,
         name: str,
         parts: Iterable[tuple[_Part, bytes]],
         more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Iterator[tuple[_Part, Request]]:
+    ) -> AsyncGenerator[tuple[_Part, Request], None]:
         """Send JSON lists as requests; yield what they stand for with the answered request, in order.
 
         A part is encoded while those before it are on their way.
         """
         sent: deque[_Part] = deque()
 
-        def senders() -> Iterator[Callable[[], Request]]:
+        def senders() -> Iterator[Sender]:
             for places, data in parts:
                 sent.append(places)
                 yield partial(self._session.send, op, {name: orjson.Fragment(data), **more})
 
-        for request in self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT):
+        async for request in self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT):
             yield sent.popleft(), request
 
-    def _settled(
+    async def _settled(
         self, result: PubSubError, item: Mapping[str, Any], request: Request
     ) -> dict[str, Any] | PubSubError:
         """Resolve the one ambiguity of sending again: a restart between a change and its acknowledgement."""
@@ -265,6 +275,6 @@ class CatalogueCalls:
         if str(item["id"]).startswith(f"s-{self._session.client_id}-"):
             # Nobody else makes such an id: the first send was carried out. Update tells its handle.
             echo = {"id": item["id"], "expr": item["expr"]}
-            ((settled,), *_) = self._change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS)
-            return settled
+            settled = [part async for part in self._change(Op.UPDATE, [echo], UPDATE_ITEM_FIELDS)]
+            return settled[0][0]
         return as_unsure(result)

@@ -1,40 +1,49 @@
 """The blocking client: subscribe, publish, listen and look after a cluster, from one thread.
 
-Every call waits at most `timeout_s`, survives a lost connection and a restarted coordinator by itself, and
-raises the errors of `pubsub_cluster.language.errors`. Requests carry ids that stay the same when they are
-sent again, so that a repeat is never carried out twice (`docs/protocol.md`, sending again).
+Its calls are those of `pubsub_cluster.client.calls`, which says what each does, run to their end.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pubsub_cluster.client.catalogue import CatalogueCalls, Listed
-from pubsub_cluster.client.changes import KEEP, Keep, Subscription
-from pubsub_cluster.client.connection import Request
+from pubsub_cluster.client.blocking import each, run
+from pubsub_cluster.client.calls import AnswerName, Calls, endpoint_of
 from pubsub_cluster.client.listener import Listener
-from pubsub_cluster.client.matches import Matches, matches_from_reply
-from pubsub_cluster.client.operating import Operator
+from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.pending import Pending
-from pubsub_cluster.client.publishing import Batch, Publication, publication_of
+from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import PubSubError
-from pubsub_cluster.language.paths import client_endpoint, default_data_dir
-from pubsub_cluster.language.protocol import RETAINED_TOLD, Answer, Message, Op
 
-PENDING_MAX = 512
-"""Publications of `Client.publish_soon` without an answer; more would not fit the sockets' queues."""
-
-_ANSWERS = {answer.value: answer for answer in Answer}
-AnswerName: TypeAlias = Literal["handles", "counts", "none"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Client(Operator):
+def _blocking(
+    call: Callable[Concatenate[Calls, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Client, P], R]:
+    @functools.wraps(call)
+    def blocking(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(call(self._calls, *args, **kwargs))
+
+    return blocking
+
+
+def _iterating(
+    call: Callable[Concatenate[Calls, P], AsyncGenerator[R, None]],
+) -> Callable[Concatenate[Client, P], Iterator[R]]:
+    @functools.wraps(call)
+    def iterating(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return each(call(self._calls, *args, **kwargs))
+
+    return iterating
+
+
+class Client:
     """A connection to a running cluster.
 
     Parameters
@@ -60,11 +69,9 @@ class Client(Operator):
         timeout_s: float = 10.0,
         publisher: str | None = None,
     ) -> None:
-        if endpoint is None:
-            endpoint = client_endpoint(default_data_dir() if data_dir is None else data_dir)
-        self._session = Session(endpoint, timeout_s)
-        self.publisher = publisher if publisher is not None else self._session.client_id
-        self._catalogue = CatalogueCalls(self._session)
+        self._session = Session(endpoint_of(data_dir, endpoint), timeout_s)
+        self._calls = Calls(self._session, publisher)
+        self.publisher = self._calls.publisher
 
     def __enter__(self) -> Client:
         """Return the client itself."""
@@ -80,187 +87,34 @@ class Client(Operator):
         """Close the connection; listeners end, and what is still unanswered ends with an error."""
         self._session.close()
 
-    # -- the catalogue -----------------------------------------------------------------------------
+    subscribe = _blocking(Calls.subscribe)
+    subscribe_many = _blocking(Calls.subscribe_many)
+    subscribe_stream = _iterating(Calls.subscribe_stream)
+    update = _blocking(Calls.update)
+    update_many = _blocking(Calls.update_many)
+    unsubscribe = _blocking(Calls.unsubscribe)
+    unsubscribe_many = _blocking(Calls.unsubscribe_many)
+    describe_many = _blocking(Calls.describe_many)
+    subscriptions = _iterating(Calls.subscriptions)
 
-    def subscribe(
-        self,
-        expression: Any,
-        *,
-        id: str | None = None,
-        owner: str | None = None,
-        valid_from: int | None = None,
-        valid_until: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        retained: int = RETAINED_TOLD,
-    ) -> Subscription:
-        """Make a subscription; it is durable, and seen by every later batch, when this returns.
+    publish = _blocking(Calls.publish)
+    publish_stream = _iterating(Calls.publish_stream)
+    receive = _blocking(Calls.receive)
 
-        Parameters
-        ----------
-        expression : str, dict, Expression or Python form
-            ``'price > 10'``, ``{"attr": "price", "op": ">", "value": 10}`` or ``attr("price") > 10``.
-        id : str, optional
-            Unique; assigned without it.
-        owner : str, optional
-            Who is notified (`listen`).
-        valid_from, valid_until : int, optional
-            Window [from, until) in microseconds since the epoch.
-        metadata : mapping, optional
-            A JSON object that `describe_many` gives back; matching never looks at it.
-        retained : int
-            Retained events (`publish`, `valid_until`) that `Subscription.retained` tells at most; 0: they
-            are not looked at.
-
-        Raises
-        ------
-        ExpressionError, DomainError, DuplicateIdError, WindowError, LimitError
-            The subscription is refused; nothing has changed.
-        """
-        optional = {
-            "id": id,
-            "owner": owner,
-            "valid_from": valid_from,
-            "valid_until": valid_until,
-            "metadata": metadata,
-        }
-        item = {"expr": expression, **{k: v for k, v in optional.items() if v is not None}}
-        return _raised(self.subscribe_many([item], retained=retained)[0])
-
-    def subscribe_many(
-        self,
-        items: Iterable[Mapping[str, Any]],
-        on_progress: Callable[[int], None] | None = None,
-        *,
-        retained: int = RETAINED_TOLD,
-    ) -> list[Subscription | PubSubError]:
-        """Make many subscriptions, pipelined; one that is refused leaves the others as they are.
-
-        Parameters
-        ----------
-        items : iterable of mapping
-            Each ``{"expr": ..., "id": ..., "owner": ..., "valid_from": ..., "valid_until": ..., "metadata":
-            ...}``; only ``expr`` is required. They are taken as they are sent, some thousand at a time.
-        on_progress : callable, optional
-            Called with the number of items answered so far, about once per 2,000.
-        retained : int
-            As for `subscribe`, of each. Where many events are retained, give 0 for a large load: the
-            subscriptions that a request has beyond four seconds' work are made and have an error there.
-
-        Returns
-        -------
-        list of Subscription or PubSubError
-            In the order of the items.
-        """
-        return _collected(self._catalogue.subscribe(items, retained), on_progress)
-
-    def subscribe_stream(
-        self, items: Iterable[Mapping[str, Any]], *, retained: int = RETAINED_TOLD
-    ) -> Iterator[Subscription | PubSubError]:
-        """Do what `subscribe_many` does for more items than fit into memory: yield what became of each.
-
-        Items are taken some thousand ahead of the results.
-        """
-        for results in self._catalogue.subscribe(items, retained):
-            yield from results
-
-    def update(
-        self,
-        id: str,
-        expression: Any,
-        *,
-        valid_from: int | Keep | None = KEEP,
-        valid_until: int | Keep | None = KEEP,
-    ) -> Subscription:
-        """Replace a subscription's expression, and its window where one is given (None: unbounded), at once.
-
-        Raises
-        ------
-        UnknownIdError
-            No live subscription has this id. Else as for `subscribe`.
-        """
-        window = {"valid_from": valid_from, "valid_until": valid_until}
-        item = {"id": id, "expr": expression, **{k: v for k, v in window.items() if v is not KEEP}}
-        return _raised(self.update_many([item])[0])
-
-    def update_many(
-        self, items: Iterable[Mapping[str, Any]], on_progress: Callable[[int], None] | None = None
-    ) -> list[Subscription | PubSubError]:
-        """Replace many subscriptions; items as in `subscribe_many`, with ``id`` and without ``owner``."""
-        return _collected(self._catalogue.update(items), on_progress)
-
-    def unsubscribe(self, id: str) -> None:
-        """Remove a subscription; no later batch sees it.
-
-        Raises
-        ------
-        UnknownIdError
-            No live subscription has this id.
-        """
-        error = self.unsubscribe_many([id])[0]
-        if error is not None:
-            raise error
-
-    def unsubscribe_many(self, ids: Iterable[str]) -> list[PubSubError | None]:
-        """Remove many subscriptions; the result has an error or None for each id."""
-        return self._catalogue.remove(ids)
-
-    def describe_many(
-        self, ids: Iterable[str], *, expressions: bool = False
-    ) -> list[dict[str, Any] | PubSubError]:
-        """Return what subscriptions are: ``id handle owner valid_from valid_until metadata``.
-
-        With `expressions` also ``expr``, as the owner wrote it. One that does not exist has an
-        `UnknownIdError` in its place. Changes that are not durable yet are not seen.
-        """
-        return self._catalogue.describe(ids, expressions)
-
-    def subscriptions(self) -> Iterator[Listed]:
-        """Yield all subscriptions, the oldest first; a page is held at a time.
-
-        Each that lives from the first to the last is yielded once, with an expression that it had meanwhile;
-        one that is made or removed meanwhile may be.
-        """
-        return self._catalogue.every()
-
-    # -- events ------------------------------------------------------------------------------------
-
-    def publish(
-        self,
-        batch: Batch,
-        *,
-        answer: AnswerName = "handles",
-        ids: bool = False,
-        batch_id: str | None = None,
-        at: int | None = None,
-        valid_until: int | None = None,
-    ) -> Matches:
-        """Publish a batch of events and return who is to be told.
-
-        Parameters
-        ----------
-        batch : list of dict, dict of columns, or bytes
-            A list of events; a mapping from attribute names to NumPy arrays, Arrow arrays or lists of one
-            length, or an Arrow table or record batch; or
-            JSON: lines of objects, or one array of objects.
-        answer : {"handles", "counts", "none"}
-            How much comes back. Owners are notified in any case.
-        ids : bool
-            Return the subscriptions' ids too (with ``answer="handles"``).
-        batch_id : str, optional
-            Recognises a repeat: within one life of the coordinator, the same id gives the stored answer.
-        at : int, optional
-            Time of acceptance; only for a cluster that runs with an injected clock.
-        valid_until : int, optional
-            Retain the events until then, microseconds since the epoch, for subscriptions that are made later.
-
-        Raises
-        ------
-        LimitError, BusyError, PoisonBatchError, ReplyTimeoutError
-            The batch as a whole was not matched. A refused event is in `Matches.refused` instead.
-        """
-        publication = self._publication(batch, _answer_of(answer), ids, batch_id, at, valid_until)
-        message = self._session.ask(Op.PUBLISH, publication.fields, publication.buffers)
-        return _matches(message, publication)
+    hello = _blocking(Calls.hello)
+    ping = _blocking(Calls.ping)
+    status = _blocking(Calls.status)
+    tune_show = _blocking(Calls.tune_show)
+    tune_now = _blocking(Calls.tune_now)
+    tune_set = _blocking(Calls.tune_set)
+    tune_freeze = _blocking(Calls.tune_freeze)
+    tune_import_statistics = _blocking(Calls.tune_import_statistics)
+    tune_clear_statistics = _blocking(Calls.tune_clear_statistics)
+    backup = _blocking(Calls.backup)
+    restore = _blocking(Calls.restore)
+    verify = _blocking(Calls.verify)
+    resize = _blocking(Calls.resize)
+    stop_cluster = _blocking(Calls.stop_cluster)
 
     def publish_soon(
         self,
@@ -291,50 +145,26 @@ class Client(Operator):
         LimitError, EventError, ReplyTimeoutError
             It cannot be sent. What the cluster says of it is raised by `Pending.result`.
         """
-        publication = self._publication(batch, _answer_of(answer), ids, batch_id, at, valid_until)
-        self._session.wait_for_room(PENDING_MAX)
-        request = self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
-        pending = Pending(self._session, request, publication)
-        request.on_finish = _ignored if on_answer is None else partial(on_answer, pending)
-        return pending
-
-    def receive(self, timeout_s: float = 0.0) -> int:
-        """Take in answers to `publish_soon`; wait at most `timeout_s` for the first. Return how many came.
-
-        To be called now and then by whoever publishes so: it also sends again what has to be.
-        """
-        return self._session.receive(timeout_s)
-
-    def publish_stream(
-        self,
-        batches: Iterable[Batch],
-        *,
-        in_flight: int = 4,
-        answer: AnswerName = "handles",
-        ids: bool = False,
-        valid_until: int | None = None,
-    ) -> Iterator[Matches]:
-        """Publish batches with up to `in_flight` of them on their way; yield their matches in order.
-
-        Batches of up to a few thousand events are matched together while they wait for a worker: the more are
-        on their way, the less each of them costs (64 for batches of a thousand events and two workers).
-        A column's array must not change before its batch's matches are out: large buffers are not copied. The
-        first batch that is refused as a whole raises its error and ends the stream.
-        """
-        sent: deque[Publication] = deque()
-        wanted = _answer_of(answer)
-
-        def senders() -> Iterator[Callable[[], Request]]:
-            for batch in batches:
-                publication = self._publication(batch, wanted, ids, None, None, valid_until)
-                sent.append(publication)
-                yield partial(self._session.send, Op.PUBLISH, publication.fields, publication.buffers)
-
-        for request in self._session.ask_in_order(senders(), max(1, in_flight)):
-            yield _matches(self._session.wait(request), sent.popleft())
+        return run(
+            self._calls.soon(
+                Pending,
+                on_answer,
+                batch,
+                answer=answer,
+                ids=ids,
+                batch_id=batch_id,
+                at=at,
+                valid_until=valid_until,
+            )
+        )
 
     def listen(
-        self, owner: str, *, timeout_s: float | None = None, on_silence: Callable[[], None] | None = None
+        self,
+        owner: str,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[], None] | None = None,
+        on_notification: Callable[[Notification], object] | None = None,
     ) -> Listener:
         """Listen for the events that an owner's subscriptions match.
 
@@ -342,58 +172,8 @@ class Client(Operator):
         result; it ends after `timeout_s` without a notification (None: never). Close it to stop, or use it as
         a context manager. A cluster that falls silent is an error, unless `on_silence` is there to be called,
         once for each silence: then the listener waits until the cluster is back.
+
+        With `on_notification`, do not iterate: it is called with each notification, from within `receive` and
+        any other call that waits. What it raises, that call raises; it may use the client.
         """
-        return self._session.listen(owner, timeout_s, on_silence)
-
-    # -- helpers -----------------------------------------------------------------------------------
-
-    def _publication(
-        self,
-        batch: Batch,
-        answer: Answer,
-        ids: bool,
-        batch_id: str | None,
-        at: int | None,
-        valid_until: int | None = None,
-    ) -> Publication:
-        catalogue = self._catalogue
-        size_bytes_max, events_max = catalogue.batch_limits()
-        fields: dict[str, Any] = {
-            "batch_id": batch_id if batch_id is not None else catalogue.new_id("b"),
-            "publisher": self.publisher,
-        }
-        if at is not None:
-            fields["at"] = at
-        if valid_until is not None:
-            fields["valid_until"] = valid_until
-        return publication_of(batch, answer, ids, fields, size_bytes_max, events_max)
-
-
-def _answer_of(name: str) -> Answer:
-    # Looked up first: making an enumeration's member from its value takes five times as long.
-    return _ANSWERS.get(name) or Answer(name)
-
-
-def _ignored() -> None:
-    """Nobody wants to be told."""
-
-
-def _collected(
-    parts: Iterable[list[Subscription | PubSubError]], on_progress: Callable[[int], None] | None
-) -> list[Subscription | PubSubError]:
-    results: list[Subscription | PubSubError] = []
-    for part in parts:
-        results += part
-        if part and on_progress is not None:
-            on_progress(len(results))
-    return results
-
-
-def _raised(result: Subscription | PubSubError) -> Subscription:
-    if isinstance(result, PubSubError):
-        raise result
-    return result
-
-
-def _matches(message: Message, publication: Publication) -> Matches:
-    return matches_from_reply(message, publication.answer, publication.with_ids, publication.refused)
+        return run(self._session.listen(Listener, owner, timeout_s, on_silence, on_notification))

@@ -83,7 +83,7 @@ class Request:
     reply: Message | None = None
     error: PubSubError | None = None
     finished_at_s: float | None = None
-    on_finish: Callable[[], None] | None = None
+    on_finish: Callable[[], object] | None = None
 
     @property
     def finished(self) -> bool:

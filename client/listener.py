@@ -1,4 +1,4 @@
-"""An iterator over an owner's notifications.
+"""An owner's notifications, one by one: for a loop, an asynchronous loop, or a function that is called.
 
 A listener's queue is bounded. What finds no room is dropped and counted, here as in the cluster: the next
 notification that does find room says how many were lost before it, so that a gap is never silent.
@@ -7,41 +7,129 @@ notification that does find room says how many were lost before it, so that a ga
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from pubsub_cluster.client.blocking import run
 from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.ordering import Ordering
+from pubsub_cluster.client.watch import Watch
 
 NOTIFICATIONS_QUEUED_MAX = 100_000
 
 
-class Listener:
-    """Iterator over an owner's notifications; made by `Client.listen`.
+class NotificationQueue:
+    """Notifications that nobody has taken yet, and a count of those that found no room."""
 
-    It is registered with the cluster when it is made, not when it is first asked. It ends after `timeout_s`
-    without a notification (None: never) or when it is closed; as a context manager it closes itself.
+    def __init__(self, queued_max: int = NOTIFICATIONS_QUEUED_MAX) -> None:
+        self._queued_max = queued_max
+        self._queue: deque[Notification] = deque()
+        self._dropped_count = 0
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._queue)
+
+    def put(self, notification: Notification) -> None:
+        """Queue a notification, or count it as lost when there is no room."""
+        if len(self._queue) >= self._queued_max:
+            self._dropped_count += 1 + notification.dropped
+            return
+        if self._dropped_count:
+            notification = replace(notification, dropped=notification.dropped + self._dropped_count)
+            self._dropped_count = 0
+        self._queue.append(notification)
+
+    def take(self) -> Notification:
+        """Return the first; there is one."""
+        return self._queue.popleft()
+
+
+class Hearing:
+    """What an owner is told, in order, and as far as nobody has taken it.
+
+    Parameters
+    ----------
+    owner : str
+    timeout_s : float or None
+        Longest wait for a notification; None: for ever.
+    watch : Watch
+    wait : callable
+        ``await wait(self)`` returns when there is a notification, or the time is up.
+    on_close : callable
+        ``await on_close(self)``, once.
+
+    Attributes
+    ----------
+    on_notification : callable or None
+        Called with each; then nobody iterates.
     """
 
     def __init__(
         self,
         owner: str,
         timeout_s: float | None,
-        wait: Callable[[Listener], None],
-        on_close: Callable[[Listener], None],
-        queued_max: int = NOTIFICATIONS_QUEUED_MAX,
+        watch: Watch,
+        wait: Callable[[Hearing], Coroutine[Any, Any, None]],
+        on_close: Callable[[Hearing], Coroutine[Any, Any, None]],
     ) -> None:
         self.owner = owner
         self.timeout_s = timeout_s
+        self.watch = watch
         self._wait = wait
         self._on_close = on_close
-        self._queued_max = queued_max
-        self._queue: deque[Notification] = deque()
-        self._dropped_here = 0
+        self._queue = NotificationQueue()
         self.ordering = Ordering()
         self.closed = False
+        self.on_notification: Callable[[Notification], object] | None = None
+
+    @property
+    def queued_count(self) -> int:
+        """Notifications that have arrived and were not yet taken."""
+        return len(self._queue)
+
+    def begin(self, source: Any, sequence: int) -> None:
+        """The cluster tells from a sequence on; see `Ordering.begin`."""
+        for notification in self.ordering.begin(source, sequence):
+            self._queue.put(notification)
+
+    def hear(self, notification: Notification, now_s: float) -> None:
+        """Take a notification that has arrived, by whatever way."""
+        for ready in self.ordering.take(notification, now_s):
+            self._queue.put(ready)
+
+    def tick(self, now_s: float) -> None:
+        """Give up gaps that have been open for too long."""
+        for ready in self.ordering.tick(now_s):
+            self._queue.put(ready)
+
+    def tell(self) -> int:
+        """Call `on_notification` with what is queued, until it is closed; return how many those were."""
+        told_count = 0
+        while self._queue and not self.closed and self.on_notification is not None:
+            told_count += 1
+            self.on_notification(self._queue.take())
+        return told_count
+
+    async def _next(self) -> Notification | None:
+        if not self._queue and not self.closed:
+            await self._wait(self)
+        return self._queue.take() if self._queue else None
+
+    async def _end(self) -> None:
+        if not self.closed:
+            self.closed = True
+            await self._on_close(self)
+
+
+class Listener(Hearing):
+    """Iterator over an owner's notifications; made by `Client.listen`.
+
+    It is registered with the cluster when it is made, not when it is first asked. It ends after `timeout_s`
+    without a notification (None: never) or when it is closed; as a context manager it closes itself.
+    """
 
     def __iter__(self) -> Listener:
         """Return the listener itself."""
@@ -49,11 +137,10 @@ class Listener:
 
     def __next__(self) -> Notification:
         """Wait for the next notification."""
-        if not self._queue and not self.closed:
-            self._wait(self)
-        if not self._queue:
+        notification = run(self._next())
+        if notification is None:
             raise StopIteration
-        return self._queue.popleft()
+        return notification
 
     def __enter__(self) -> Listener:
         """Return the listener itself."""
@@ -65,38 +152,35 @@ class Listener:
         """Stop listening."""
         self.close()
 
-    @property
-    def queued_count(self) -> int:
-        """Notifications that have arrived and were not yet taken."""
-        return len(self._queue)
-
     def close(self) -> None:
         """Stop listening; what has arrived can still be taken."""
-        if not self.closed:
-            self.closed = True
-            self._on_close(self)
+        run(self._end())
 
-    def begin(self, source: Any, sequence: int) -> None:
-        """The cluster tells from a sequence on; see `Ordering.begin`."""
-        for notification in self.ordering.begin(source, sequence):
-            self.put(notification)
 
-    def hear(self, notification: Notification, now_s: float) -> None:
-        """Take a notification that has arrived, by whatever way."""
-        for ready in self.ordering.take(notification, now_s):
-            self.put(ready)
+class AsyncListener(Hearing):
+    """Asynchronous iterator over an owner's notifications; made by `AsyncClient.listen`."""
 
-    def tick(self, now_s: float) -> None:
-        """Give up gaps that have been open for too long."""
-        for ready in self.ordering.tick(now_s):
-            self.put(ready)
+    def __aiter__(self) -> AsyncListener:
+        """Return the listener itself."""
+        return self
 
-    def put(self, notification: Notification) -> None:
-        """Queue a notification, or count it as lost when there is no room."""
-        if len(self._queue) >= self._queued_max:
-            self._dropped_here += 1 + notification.dropped
-            return
-        if self._dropped_here:
-            notification = replace(notification, dropped=notification.dropped + self._dropped_here)
-            self._dropped_here = 0
-        self._queue.append(notification)
+    async def __anext__(self) -> Notification:
+        """Wait for the next notification."""
+        notification = await self._next()
+        if notification is None:
+            raise StopAsyncIteration
+        return notification
+
+    async def __aenter__(self) -> AsyncListener:
+        """Return the listener itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop listening; what has arrived can still be taken."""
+        await self._end()

@@ -16,32 +16,32 @@ JOB_TIMEOUT_S = 600.0
 _LOOK_EVERY_S = 0.05
 
 
-class Operator:
-    """Calls about the cluster itself; part of `Client`."""
+class OperatorCalls:
+    """Calls about the cluster itself; part of `Calls`."""
 
     _session: Session
 
-    def hello(self) -> dict[str, Any]:
+    async def hello(self) -> dict[str, Any]:
         """Return the cluster's identity, limits and schema."""
-        return self._session.hello()
+        return await self._session.hello()
 
-    def ping(self) -> None:
+    async def ping(self) -> None:
         """Return when the cluster has answered."""
-        self._session.ask(Op.PING, {})
+        await self._session.ask(Op.PING, {})
 
-    def status(self) -> dict[str, Any]:
+    async def status(self) -> dict[str, Any]:
         """Return the cluster's state: processes, catalogue, generations, counters."""
-        return _facts(self._session.ask(Op.STATUS, {}))
+        return _facts(await self._session.ask(Op.STATUS, {}))
 
-    def tune_show(self) -> dict[str, Any]:
+    async def tune_show(self) -> dict[str, Any]:
         """Return what the tuner knows and has built."""
-        return _facts(self._session.ask(Op.TUNE, {"action": "show"}))
+        return _facts(await self._session.ask(Op.TUNE, {"action": "show"}))
 
-    def tune_now(self) -> dict[str, Any]:
+    async def tune_now(self) -> dict[str, Any]:
         """Ask the tuner to build a generation now."""
-        return _facts(self._session.ask(Op.TUNE, {"action": "now"}))
+        return _facts(await self._session.ask(Op.TUNE, {"action": "now"}))
 
-    def tune_set(self, name: str, value: float | None) -> dict[str, Any]:
+    async def tune_set(self, name: str, value: float | None) -> dict[str, Any]:
         """Change a setting while the cluster works, and for later starts; return all that may be set.
 
         Parameters
@@ -59,14 +59,14 @@ class Operator:
             It cannot be kept; nothing is changed.
         """
         wanted = {"action": "set", "name": name, "value": value}
-        return dict(self._session.ask(Op.TUNE, wanted).header["settings"])
+        return dict((await self._session.ask(Op.TUNE, wanted)).header["settings"])
 
-    def tune_freeze(self, frozen: bool = True) -> dict[str, Any]:
+    async def tune_freeze(self, frozen: bool = True) -> dict[str, Any]:
         """Have the tuner leave the tables as they are, or not; return all that may be set."""
         action = "freeze" if frozen else "thaw"
-        return dict(self._session.ask(Op.TUNE, {"action": action}).header["settings"])
+        return dict((await self._session.ask(Op.TUNE, {"action": action})).header["settings"])
 
-    def tune_import_statistics(
+    async def tune_import_statistics(
         self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S
     ) -> dict[str, Any]:
         """Have tables chosen by statistics of ``pipeline statistics``; return what is known of them.
@@ -85,13 +85,15 @@ class Operator:
             They are missing, damaged, of another version or of another schema; nothing is changed.
         """
         wanted = {"action": "import_statistics", "path": os.path.abspath(path)}
-        return self._job(Op.TUNE, wanted, timeout_s)
+        return await self._job(Op.TUNE, wanted, timeout_s)
 
-    def tune_clear_statistics(self) -> None:
+    async def tune_clear_statistics(self) -> None:
         """Have tables chosen by a sample of the events that come, as before `tune_import_statistics`."""
-        self._session.ask(Op.TUNE, {"action": "clear_statistics"})
+        await self._session.ask(Op.TUNE, {"action": "clear_statistics"})
 
-    def backup(self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
+    async def backup(
+        self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S
+    ) -> dict[str, Any]:
         """Write every live subscription to a file on the cluster's machine; return what is in it.
 
         Raises
@@ -101,9 +103,11 @@ class Operator:
         ReplyTimeoutError
             It is not done yet; it goes on.
         """
-        return self._job(Op.BACKUP, {"path": os.path.abspath(path)}, timeout_s)
+        return await self._job(Op.BACKUP, {"path": os.path.abspath(path)}, timeout_s)
 
-    def restore(self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
+    async def restore(
+        self, path: str | os.PathLike[str], *, timeout_s: float = JOB_TIMEOUT_S
+    ) -> dict[str, Any]:
         """Replace all subscriptions by those of a backup; return what was in it.
 
         The cluster begins another life; clients wait for it, and send again.
@@ -115,9 +119,9 @@ class Operator:
         ReplyTimeoutError
             It is not done yet; it goes on.
         """
-        return self._job(Op.RESTORE, {"path": os.path.abspath(path)}, timeout_s)
+        return await self._job(Op.RESTORE, {"path": os.path.abspath(path)}, timeout_s)
 
-    def verify(self, sample: int | None = None, *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
+    async def verify(self, sample: int | None = None, *, timeout_s: float = JOB_TIMEOUT_S) -> dict[str, Any]:
         """Compare what is durable, the catalogue and the layout's answers; return the counts.
 
         Parameters
@@ -125,14 +129,14 @@ class Operator:
         sample : int, optional
             Subscriptions that are compared one by one.
         """
-        return self._job(Op.VERIFY, {} if sample is None else {"sample": sample}, timeout_s)
+        return await self._job(Op.VERIFY, {} if sample is None else {"sample": sample}, timeout_s)
 
-    def _job(self, op: Op, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    async def _job(self, op: Op, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         deadline_s = time.monotonic() + timeout_s
-        number = self._session.ask(op, fields).header["job"]
+        number = (await self._session.ask(op, fields)).header["job"]
         while True:
             try:
-                found = _facts(self._session.ask(Op.JOB, {"job": number}))
+                found = _facts(await self._session.ask(Op.JOB, {"job": number}))
             except ReplyTimeoutError:  # a restored catalogue is being taken over
                 if time.monotonic() > deadline_s:
                     raise
@@ -147,9 +151,9 @@ class Operator:
                     limit=f"{timeout_s} s",
                     remedy="It goes on; `pubsub-cluster status` tells when the keeper is at it.",
                 )
-            time.sleep(_LOOK_EVERY_S)
+            await self._session.pause(_LOOK_EVERY_S)
 
-    def resize(
+    async def resize(
         self,
         shards: int | None = None,
         replicas: int | None = None,
@@ -178,15 +182,15 @@ class Operator:
         ReplyTimeoutError
             The new workers are not ready yet.
         """
-        now = self.status()
+        now = await self.status()
         wanted = {
             "shards": now["shards"] if shards is None else shards,
             "replicas": now["replicas"] if replicas is None else replicas,
         }
         deadline_s = time.monotonic() + timeout_s
-        self._session.ask(Op.RESIZE, wanted)
+        await self._session.ask(Op.RESIZE, wanted)
         while True:
-            now = self.status()
+            now = await self.status()
             is_over = (
                 now["resizing"] is None and not now["leaving"] and all(w["ready"] for w in now["workers"])
             )
@@ -201,11 +205,11 @@ class Operator:
                     limit=f"{timeout_s:g} s",
                     remedy="The resize goes on; `status` tells when it is over.",
                 )
-            time.sleep(_LOOK_EVERY_S)
+            await self._session.pause(_LOOK_EVERY_S)
 
-    def stop_cluster(self) -> None:
+    async def stop_cluster(self) -> None:
         """Ask the cluster to finish what it has accepted and stop; returns when it has agreed."""
-        self._session.ask(Op.STOP, {})
+        await self._session.ask(Op.STOP, {})
 
 
 def _facts(message: Message) -> dict[str, Any]:

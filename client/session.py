@@ -1,8 +1,12 @@
 """A conversation with one cluster: pumps messages between the socket and the state machine.
 
-`Session` knows requests, deadlines and listeners, not what the requests mean; `pubsub_cluster.client.client`
+`Session` knows requests, deadlines and listeners, not what the requests mean; `pubsub_cluster.client.calls`
 does. One thread uses it. Every wait ends: with an answer, with the request's deadline, or with the error of
 a cluster that has fallen silent.
+
+What may wait is a coroutine, and all waiting is done in `_pump` and `pause`. Here these block, so that the
+coroutines never are suspended (`pubsub_cluster.client.blocking` runs them as plain calls);
+`pubsub_cluster.client.aio` overrides the two, and the same code serves asyncio.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from pubsub_cluster.client.connection import (
     NOTHING,
@@ -23,22 +27,22 @@ from pubsub_cluster.client.connection import (
     Request,
     life_of,
 )
-from pubsub_cluster.client.listener import Listener
-from pubsub_cluster.client.notifications import notifications_from_push
+from pubsub_cluster.client.listener import Hearing
+from pubsub_cluster.client.notifications import Notification, notifications_from_push
 from pubsub_cluster.client.transport import Transport
+from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import ProtocolError, PubSubError
 from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Buffer, Message, Op
 
-# Longest sleep in one wait: a listener greets the cluster this often to notice that it was restarted.
-HEARTBEAT_S = 2.0
 # A cluster that has no socket file is not about to answer, but may be about to start.
 ABSENT_S = 1.0
-# Silence after which a listener's owner is told; the cluster answers a greeting at once.
-SILENCE_TOLD_S = 2 * HEARTBEAT_S
 # Saying goodbye is a courtesy: the cluster forgets listeners whose connection is gone.
 UNLISTEN_S = 1.0
 # More answers than a client can have unanswered: what has arrived is read before anything is given up.
 MESSAGES_PER_ROUND_MAX = 1_024
+
+Sender: TypeAlias = Callable[[], Coroutine[Any, Any, Request]]
+_Hearing = TypeVar("_Hearing", bound=Hearing)
 
 
 class Session:
@@ -57,8 +61,10 @@ class Session:
         self.client_id = os.urandom(8).hex()
         self.connection = Connection(self.client_id, endpoint, SILENCE_S)
         self._transport = Transport(endpoint)
-        self._listeners: dict[str, Listener] = {}
-        self._on_silence: dict[str, Callable[[], None]] = {}
+        self._listeners: dict[str, Hearing] = {}
+        self._with_gaps: set[Hearing] = set()
+        self._with_news: dict[Hearing, None] = {}  # those that call a function
+        self._telling = False
         self._told_count = 0
         self._checked_hello: dict[str, Any] | None = None
         self.closed = False
@@ -69,11 +75,11 @@ class Session:
             self.closed = True
             for listener in self._listeners.values():
                 listener.closed = True
-            self._transport.close()
+            self._close_transport()
             self.connection.close(_closed(), time.monotonic())
             self._tell()
 
-    def hello(self) -> dict[str, Any]:
+    async def hello(self) -> dict[str, Any]:
         """Return what the cluster says of itself, asking it on first use.
 
         Raises
@@ -88,7 +94,7 @@ class Session:
             start_s = time.monotonic()
             self.connection.hello_error = None
             self._do(self.connection.probe(start_s))
-            self._pump(lambda: self._greeted(start_s), start_s + self.timeout_s)
+            await self._pump(lambda: self._greeted(start_s), start_s + self.timeout_s)
             if self.connection.hello_error is not None:
                 raise self.connection.hello_error
         if self.connection.hello is None:
@@ -98,17 +104,17 @@ class Session:
             self._checked_hello = self.connection.hello
         return self.connection.hello
 
-    def send(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Request:
+    async def send(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Request:
         """Send a request without waiting for its answer."""
-        self.hello()
+        await self.hello()
         request, instructions = self.connection.submit(op, fields, buffers, time.monotonic(), self.timeout_s)
         self._do(instructions)
         return request
 
-    def wait(self, request: Request) -> Message:
+    async def wait(self, request: Request) -> Message:
         """Wait for the answer to a request; raise its error if it is one."""
         try:
-            self._pump(lambda: request.finished, request.deadline_s + 1.0)
+            await self._pump(lambda: request.finished, request.deadline_s + 1.0)
         finally:
             self.connection.forget(request)
         if request.error is not None:
@@ -116,49 +122,60 @@ class Session:
         assert request.reply is not None
         return request.reply
 
-    def ask(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Message:
+    async def ask(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Message:
         """Send a request and wait for its answer."""
-        return self.wait(self.send(op, fields, buffers))
+        return await self.wait(await self.send(op, fields, buffers))
 
-    def ask_in_order(self, requests: Iterable[Callable[[], Request]], in_flight: int) -> Iterator[Request]:
+    async def ask_in_order(self, requests: Iterable[Sender], in_flight: int) -> AsyncGenerator[Request, None]:
         """Send requests with at most `in_flight` unanswered and yield them, finished, in order."""
         waiting: deque[Request] = deque()
         try:
             for send in requests:
-                waiting.append(send())
+                waiting.append(await send())
                 if len(waiting) >= in_flight:
-                    yield self._finish(waiting.popleft())
+                    yield await self._finish(waiting.popleft())
             while waiting:
-                yield self._finish(waiting.popleft())
+                yield await self._finish(waiting.popleft())
         finally:
             for request in waiting:
                 self.connection.forget(request)
 
-    def receive(self, timeout_s: float) -> int:
-        """Take in what has arrived; wait at most `timeout_s` for an answer that somebody is told of.
+    async def receive(self, timeout_s: float) -> int:
+        """Take in what has arrived; wait at most `timeout_s` for something that somebody is told of.
 
-        Returns how many of those came.
+        Returns how many answers and notifications those were.
         """
         self._check_open()
         told_before = self._told_count
-        self._pump(lambda: bool(self.connection.finished), time.monotonic() + timeout_s)
-        return self._told_count - told_before
+        end_s = time.monotonic() + timeout_s
+        while True:
+            next_s = self._look_after([one for one in self._listeners.values() if one.on_notification])
+            await self._pump(self._has_news, min(next_s, end_s))
+            if self._told_count != told_before or time.monotonic() >= end_s:
+                return self._told_count - told_before
 
-    def wait_for_room(self, pending_max: int) -> None:
+    async def wait_for_room(self, pending_max: int) -> None:
         """Wait until fewer than `pending_max` requests are unanswered; deadlines bound it."""
         connection = self.connection
         if connection.pending_count >= pending_max:
-            self._pump(lambda: connection.pending_count < pending_max, math.inf)
+            await self._pump(lambda: connection.pending_count < pending_max, math.inf)
 
-    def listen(
-        self, owner: str, timeout_s: float | None, on_silence: Callable[[], None] | None = None
-    ) -> Listener:
+    async def listen(
+        self,
+        kind: type[_Hearing],
+        owner: str,
+        timeout_s: float | None,
+        on_silence: Callable[[], None] | None = None,
+        on_notification: Callable[[Notification], object] | None = None,
+    ) -> _Hearing:
         """Register a listener for an owner; a second one for the same owner takes the first one's place."""
-        listener = Listener(owner, timeout_s, self._wait_for_notification, self._stop_listening)
+        watch = Watch(self.connection, owner, self.timeout_s, on_silence)
+        listener = kind(owner, timeout_s, watch, self._wait_for_notification, self._stop_listening)
+        listener.on_notification = on_notification
         previous = self._listeners.get(owner)
         self._listeners[owner] = listener  # before the answer, which notifications may follow at once
         try:
-            self.ask(Op.LISTEN, {"owner": owner})
+            await self.ask(Op.LISTEN, {"owner": owner})
         except BaseException:
             self._listeners.pop(owner)
             if previous is not None:
@@ -166,32 +183,32 @@ class Session:
             raise
         if previous is not None:
             previous.closed = True
-        self._on_silence.pop(owner, None)
-        if on_silence is not None:
-            self._on_silence[owner] = on_silence
         self.connection.set_listening(owner, True)
         return listener
 
-    def _finish(self, request: Request) -> Request:
-        self._pump(lambda: request.finished, request.deadline_s + 1.0)
+    async def pause(self, pause_s: float) -> None:
+        """Let time pass."""
+        time.sleep(pause_s)
+
+    async def _finish(self, request: Request) -> Request:
+        await self._pump(lambda: request.finished, request.deadline_s + 1.0)
         return request
 
-    def _stop_listening(self, listener: Listener) -> None:
+    async def _stop_listening(self, listener: Hearing) -> None:
         if self._listeners.get(listener.owner) is listener:
             del self._listeners[listener.owner]
             self.connection.set_listening(listener.owner, False)
-            self._on_silence.pop(listener.owner, None)
             if not self.closed and self.connection.hello is not None:
-                self._say_goodbye(listener.owner)
+                await self._say_goodbye(listener.owner)
 
-    def _say_goodbye(self, owner: str) -> None:
-        request = self.send(Op.UNLISTEN, {"owner": owner})
+    async def _say_goodbye(self, owner: str) -> None:
+        request = await self.send(Op.UNLISTEN, {"owner": owner})
         try:
-            self._pump(lambda: request.finished, time.monotonic() + min(UNLISTEN_S, self.timeout_s))
+            await self._pump(lambda: request.finished, time.monotonic() + min(UNLISTEN_S, self.timeout_s))
         finally:
             self.connection.forget(request)
 
-    def _wait_for_notification(self, listener: Listener) -> None:
+    async def _wait_for_notification(self, listener: Hearing) -> None:
         """Wait until the listener has a notification or its time is up.
 
         Raises
@@ -201,32 +218,21 @@ class Session:
             of the silence instead.
         """
         self._check_open()
-        on_silence = self._on_silence.get(listener.owner)
-        told = False
-        start_s = time.monotonic()
-        end_s = None if listener.timeout_s is None else start_s + listener.timeout_s
-        heard_s = start_s
-        while not listener.queued_count and not listener.closed:
-            now_s = time.monotonic()
-            if end_s is not None and now_s >= end_s:
-                return
-            error = self.connection.listen_errors.pop(listener.owner, None)
-            if error is not None:
-                raise error
-            heard_s = max(heard_s, self.connection.heard_at_s or 0.0)
-            if on_silence is not None:
-                silent = now_s - heard_s >= SILENCE_TOLD_S
-                if silent and not told:
-                    on_silence()
-                told = silent
-            elif now_s - heard_s >= self.timeout_s:
-                raise self.connection.no_reply(f"nothing was heard while listening for `{listener.owner}`")
-            if now_s - heard_s >= HEARTBEAT_S:
-                self._do(self.connection.probe(now_s))
-            next_s = now_s + HEARTBEAT_S if end_s is None else min(now_s + HEARTBEAT_S, end_s)
-            gap_ends_s = listener.ordering.wake_at_s
-            self._pump(lambda: bool(listener.queued_count), min(next_s, gap_ends_s or next_s))
-            listener.tick(time.monotonic())
+        end_s = math.inf if listener.timeout_s is None else time.monotonic() + listener.timeout_s
+        while not listener.queued_count and not listener.closed and time.monotonic() < end_s:
+            next_s = self._look_after([listener])
+            await self._pump(lambda: bool(listener.queued_count) or listener.closed, min(next_s, end_s))
+
+    def _look_after(self, listeners: Sequence[Hearing]) -> float:
+        """See whether the cluster is there for listeners; return when to do so again."""
+        now_s = time.monotonic()
+        for listener in listeners:
+            self._do(listener.watch.look(now_s))
+        return now_s + HEARTBEAT_S if listeners else math.inf
+
+    def _has_news(self) -> bool:
+        """True when somebody is to be told of something."""
+        return bool(self.connection.finished or self._with_news)
 
     def _greeted(self, start_s: float) -> bool:
         if self.connection.hello is not None or self.connection.hello_error is not None:
@@ -236,30 +242,38 @@ class Session:
         )
         return absent and time.monotonic() - start_s >= min(ABSENT_S, self.timeout_s)
 
-    def _pump(self, done: Callable[[], bool], deadline_s: float) -> None:
+    async def _pump(self, done: Callable[[], bool], deadline_s: float) -> None:
         """Let messages and time pass until `done` or the deadline; then tell who wants to be told."""
         while not done():
-            # First what has arrived, then what is overdue: a caller may have been away for long.
-            self._receive()
+            self._turn()
             now_s = time.monotonic()
-            self._do(self.connection.tick(now_s))
             if now_s >= deadline_s or done():
                 break
-            wake_s = self.connection.wake_at_s()
-            self._transport.wait(
-                min(deadline_s if wake_s is None else min(wake_s, deadline_s), now_s + HEARTBEAT_S) - now_s
-            )
+            wake_s = min(self._wake_at_s(), deadline_s, now_s + HEARTBEAT_S)
+            self._transport.wait(wake_s - now_s)
         self._tell()
 
-    def _receive(self) -> None:
+    def _turn(self) -> None:
+        """Take in what has arrived, then do what is overdue: a caller may have been away for long."""
         for _ in range(MESSAGES_PER_ROUND_MAX):
             frames = self._transport.receive()
             if frames is None:
-                return
+                break
             self._do(self.connection.receive(frames, time.monotonic()))
+        now_s = time.monotonic()
+        self._do(self.connection.tick(now_s))
+        for listener in list(self._with_gaps):
+            listener.tick(now_s)
+            self._note(listener)
+
+    def _wake_at_s(self) -> float:
+        """Return when a turn is due, whatever arrives."""
+        times = [wake_s for one in self._with_gaps if (wake_s := one.ordering.wake_at_s) is not None]
+        wake_s = self.connection.wake_at_s()
+        return min(times, default=math.inf) if wake_s is None else min([wake_s, *times])
 
     def _tell(self) -> None:
-        """Tell of finished requests, with the state in order: whoever is told may use the client."""
+        """Tell of what has come, with the state in order: whoever is told may use the client."""
         finished = self.connection.finished
         while finished:
             request = finished.popleft()
@@ -267,12 +281,28 @@ class Session:
             self._told_count += 1
             if told is not None:
                 told()
+        if self._telling:  # it was told, and waits for something: what comes meanwhile is told after it
+            return
+        self._telling = True
+        try:
+            while self._with_news:
+                listener = next(iter(self._with_news))
+                del self._with_news[listener]
+                self._told_count += listener.tell()
+        finally:
+            self._telling = False
+
+    def _reopen(self) -> None:
+        self._transport.reopen()
+
+    def _close_transport(self) -> None:
+        self._transport.close()
 
     def _do(self, instructions: Instructions) -> None:
         if instructions is NOTHING:
             return
         if instructions.reconnect:
-            self._transport.reopen()
+            self._reopen()
         for frames in instructions.send:
             self._transport.send(frames)
         for header in instructions.listening:
@@ -285,8 +315,18 @@ class Session:
                 now_s = time.monotonic()
                 for notification in notifications_from_push(header):
                     listener.hear(notification, now_s)
+                self._note(listener)
 
-    def _begin(self, listener: Listener, header: Mapping[str, Any]) -> None:
+    def _note(self, listener: Hearing) -> None:
+        """Remember what is to be done for a listener that has heard something."""
+        if listener.ordering.wake_at_s is None:
+            self._with_gaps.discard(listener)
+        else:
+            self._with_gaps.add(listener)
+        if listener.on_notification is not None and listener.queued_count:
+            self._with_news[listener] = None
+
+    def _begin(self, listener: Hearing, header: Mapping[str, Any]) -> None:
         """Take the answer to a `listen`: from which notification on, and whether it is who told before."""
         assert self.connection.hello is not None
         source = (*life_of(self.connection.hello), header.get("number"))

@@ -19,7 +19,7 @@ import orjson
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from pubsub_cluster.client import Client
-from pubsub_cluster.client.listener import Listener
+from pubsub_cluster.client.listener import NotificationQueue
 from pubsub_cluster.client.notifications import Notification
 
 log = logging.getLogger("pubsub_cluster.pipeline")
@@ -74,8 +74,7 @@ class Listening:
     """
 
     def __init__(self, owner: str, client: dict[str, Any]) -> None:
-        # A listener without a connection: a bounded queue that counts what finds no room.
-        self._queued = Listener(owner, 0.0, lambda _: None, lambda _: None)
+        self._queued = NotificationQueue()
         self._error: BaseException | None = None
         self._begun = threading.Event()
         threading.Thread(target=self._listen, args=(owner, client), daemon=True).start()
@@ -85,7 +84,7 @@ class Listening:
     def take(self, count_max: int) -> list[Notification]:
         """Return what has come, and do not wait for more; raises what has ended the listening."""
         self._check()
-        return [next(self._queued) for _ in range(min(count_max, self._queued.queued_count))]
+        return [self._queued.take() for _ in range(min(count_max, len(self._queued)))]
 
     def _check(self) -> None:
         if self._error is not None:

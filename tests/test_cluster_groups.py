@@ -16,10 +16,11 @@ import pytest
 from clusters import stopped, wait_until
 
 from pubsub_cluster import Client, Cluster
-from pubsub_cluster.client.client import _matches
+from pubsub_cluster.client.blocking import run
+from pubsub_cluster.client.calls import _matches
 from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError
 from pubsub_cluster.language.limits import Limits
-from pubsub_cluster.language.protocol import Answer, Op
+from pubsub_cluster.language.protocol import Op
 
 pytestmark = pytest.mark.cluster
 EVENTS = 24
@@ -40,15 +41,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def send(
     client: Client, batch: Any, ids: bool = False, at: int | None = None, name: str | None = None
 ) -> Any:
-    publication = client._publication(batch, Answer.HANDLES, ids, name, at)
-    return client._session.send(Op.PUBLISH, publication.fields, publication.buffers), publication
+    publication = run(client._calls._publication(batch, "handles", ids, name, at))
+    return run(client._session.send(Op.PUBLISH, publication.fields, publication.buffers)), publication
 
 
 def answer(client: Client, sent: Any) -> Any:
     """Return the matches, or the error, of what was sent."""
     request, publication = sent
     try:
-        return _matches(client._session.wait(request), publication)
+        return _matches(run(client._session.wait(request)), publication)
     except PubSubError as error:
         return error
 
@@ -180,8 +181,8 @@ def test_columns_are_checked_though_their_like_was_good(cluster: Cluster) -> Non
             assert client.publish(numbers).counts.tolist() == [1, 1, 1, 1]
             assert client.publish(texts).counts.tolist() == [1, 1, 1, 1]
         for batch, spoil in ((numbers, b""), (texts, b"\xff" * 4)):
-            publication = client._publication(batch, Answer.HANDLES, False, None, None)
+            publication = run(client._calls._publication(batch, "handles", False, None, None))
             sizes, frame = publication.fields["sizes"], publication.buffers[0]
             bad = frame[:-8] + spoil.ljust(8, b"\0") if spoil else frame[:-8]
             with pytest.raises(ProtocolError):
-                client._session.ask(Op.PUBLISH, {**publication.fields, "sizes": sizes}, [bad])
+                run(client._session.ask(Op.PUBLISH, {**publication.fields, "sizes": sizes}, [bad]))

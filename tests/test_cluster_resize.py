@@ -11,6 +11,7 @@ import pytest
 from clusters import WAIT_S_MAX, wait_until
 
 from pubsub_cluster import Cluster
+from pubsub_cluster.client.blocking import run
 from pubsub_cluster.language.errors import LimitError, ProtocolError
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.shm.owner import list_segments, parse_name
@@ -87,7 +88,7 @@ def test_a_resize_that_cannot_be_changes_nothing() -> None:
             client.resize(64, 64)
         for wrong in (0, -1, 1.5, "2", None, True):
             with pytest.raises(ProtocolError, match="not an integer above 0"):
-                client._session.ask(Op.RESIZE, {"shards": wrong, "replicas": 1})
+                run(client._session.ask(Op.RESIZE, {"shards": wrong, "replicas": 1}))
         found = client.status()
         assert (found["shards"], found["replicas"], len(found["workers"])) == (1, 1, 1)
         assert client.publish([{"a": 1}]).counts.tolist() == [0]

@@ -13,6 +13,7 @@ from test_coordinator_knobs import Parts, failing
 
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.cli.tune import page
+from pubsub_cluster.client.blocking import run
 from pubsub_cluster.coordinator import knobs
 from pubsub_cluster.coordinator.statistics_file import PREFIX, copy_statistics
 from pubsub_cluster.language.batch import decode_payload, payload_from_dicts
@@ -122,7 +123,7 @@ def test_a_cluster_chooses_tables_by_them(tmp_path: Path, tmp_data_dir: Path) ->
         with pytest.raises(StoreError, match="no file of this kind"):
             client.tune_import_statistics(given)
         with pytest.raises(ProtocolError, match="absolute"):
-            client._session.ask(Op.TUNE, {"action": "import_statistics", "path": "here"})
+            run(client._session.ask(Op.TUNE, {"action": "import_statistics", "path": "here"}))
         assert client.tune_show()["statistics"]["file"] == facts["file"]
     with Cluster(data_dir=tmp_data_dir) as cluster, cluster.client() as client:
         next_generation(client)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_cluster import FakeCluster
 
-from pubsub_cluster.client import Client, session
+from pubsub_cluster.client import Client, session, watch
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +16,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the client ask after a tenth of a second instead of two seconds."""
     monkeypatch.setattr(session, "SILENCE_S", 0.1)
     monkeypatch.setattr(session, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(watch, "HEARTBEAT_S", 0.1)
 
 
 @pytest.fixture

@@ -263,7 +263,8 @@ def test_a_listener_may_wait_out_a_silence_and_closes_without_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pubsub_cluster.client.session.HEARTBEAT_S", 0.1)
-    monkeypatch.setattr("pubsub_cluster.client.session.SILENCE_TOLD_S", 0.2)
+    monkeypatch.setattr("pubsub_cluster.client.watch.HEARTBEAT_S", 0.1)
+    monkeypatch.setattr("pubsub_cluster.client.watch.SILENCE_TOLD_S", 0.2)
     monkeypatch.setattr("pubsub_cluster.client.session.UNLISTEN_S", 0.1)
     silences: list[str] = []
     fake = FakeCluster(tmp_path)

@@ -119,7 +119,7 @@ def test_unanswered_publications_are_sent_again_after_a_restart(tmp_data_dir: Pa
 def test_too_many_unanswered_publications_wait(
     cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pubsub_cluster.client.client.PENDING_MAX", 4)
+    monkeypatch.setattr("pubsub_cluster.client.calls.PENDING_MAX", 4)
     sent = []
     for number in range(20):
         sent.append(client.publish_soon([{"x": number}]))

@@ -24,6 +24,7 @@ from killer import COORDINATOR, KEEPER, RETAINER, SHAPES, WORKER
 from retained_model import RetainedModel
 
 from pubsub_cluster.client import Client
+from pubsub_cluster.client.blocking import run
 from pubsub_cluster.client.changes import results_of
 from pubsub_cluster.client.matches import Matches
 from pubsub_cluster.client.notifications import Notification
@@ -291,8 +292,8 @@ class Load:
         session = client._session
         asked = self.retained.moment()
         try:
-            request = session.send(op, body)
-            reply = session.wait(request)
+            request = run(session.send(op, body))
+            reply = run(session.wait(request))
         except ReplyTimeoutError as error:
             self.model.breach(f"{len(names)} changes had no answer in {PATIENCE_S} s: {error}")
             raise

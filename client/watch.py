@@ -1,0 +1,64 @@
+"""Whoever listens may hear nothing for hours: this tells a quiet cluster from one that is gone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pubsub_cluster.client.connection import NOTHING, Connection, Instructions
+
+# A listener greets the cluster this often to notice that it was restarted.
+HEARTBEAT_S = 2.0
+# Silence after which a listener is told; the cluster answers a greeting at once.
+SILENCE_TOLD_S = 2 * HEARTBEAT_S
+
+
+class Watch:
+    """Looks after one listener; a pure state machine, like the connection.
+
+    Parameters
+    ----------
+    connection : Connection
+    owner : str
+    timeout_s : float
+        A silence of this length is an error, unless somebody is told of silences instead.
+    on_silence : callable or None
+        Called once for each silence.
+    """
+
+    def __init__(
+        self, connection: Connection, owner: str, timeout_s: float, on_silence: Callable[[], None] | None
+    ) -> None:
+        self._connection = connection
+        self._owner = owner
+        self._timeout_s = timeout_s
+        self._on_silence = on_silence
+        self._heard_s = self._looked_s = -math.inf
+        self._told = False
+
+    def look(self, now_s: float) -> Instructions:
+        """Return what to do; to be called at least every `HEARTBEAT_S` while somebody waits.
+
+        Raises
+        ------
+        ReplyTimeoutError
+            The cluster has not answered for `timeout_s`.
+        PubSubError
+            It has refused the listener after a restart.
+        """
+        error = self._connection.listen_errors.pop(self._owner, None)
+        if error is not None:
+            raise error
+        if now_s - self._looked_s > 2 * HEARTBEAT_S:  # nobody has waited meanwhile
+            self._heard_s = now_s
+        self._looked_s = now_s
+        self._heard_s = max(self._heard_s, self._connection.heard_at_s or 0.0)
+        silence_s = now_s - self._heard_s
+        if self._on_silence is not None:
+            silent = silence_s >= SILENCE_TOLD_S
+            if silent and not self._told:
+                self._on_silence()
+            self._told = silent
+        elif silence_s >= self._timeout_s:
+            raise self._connection.no_reply(f"nothing was heard while listening for `{self._owner}`")
+        return self._connection.probe(now_s) if silence_s >= HEARTBEAT_S else NOTHING
