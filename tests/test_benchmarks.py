@@ -78,7 +78,7 @@ def test_events_can_be_drawn_in_slices(name: str) -> None:
     assert int(np.diff(rules.start).min()) > 0
 
 
-@pytest.mark.parametrize("name", ["W1", "HT-n", "ADS", "SERVICE", "all-match", "many-clauses"])
+@pytest.mark.parametrize("name", ["W1", "HT-n", "STOCK", "ADS", "SERVICE", "all-match", "many-clauses"])
 def test_brute_force_agrees_with_the_naive_matcher(name: str) -> None:
     _, rules, events = small(name, 60)
     matcher = NaiveMatcher()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pubsub_cluster.benchmarks.workloads import adversarial, htree, mixed, papers, service
+from pubsub_cluster.benchmarks.workloads import adversarial, htree, mixed, papers, service, stock
 from pubsub_cluster.benchmarks.workloads.rules import Events, Rules
 
 
@@ -76,6 +76,9 @@ WORKLOADS: dict[str, Entry] = {
         for domain in (10, 30, 50, 70, 90, 100)
     },
     "HT-n": Entry(htree.ht_n, 1_000_000, 1_000, "20 ranges of width 0.1 on 50 attributes (H-Tree fig. 4)"),
+    "STOCK": Entry(
+        stock.stock, 100_000, 1_000, "rectangles over bst, name, quote and volume (Riabov et al. section 5)"
+    ),
     "ADS": Entry(mixed.ads, 3_000_000, 2_000, "equalities, ranges and sets on 122 attributes, Zipf"),
     "SERVICE": Entry(service.service, 100_000, 20_000, "text rules over log events, 10 matches per event"),
     **{

@@ -30,24 +30,27 @@ class Domain(NamedTuple):
     ----------
     name : str
     scale : float
-        0: as integers; else value = integer * scale.
+        0: as integers; else value = origin + integer * scale.
     texts : tuple of str
         If not empty, value i is ``texts[i]``.
+    origin : float
+        Where the integers begin, for attributes with values below 0; a multiple of the scale.
     """
 
     name: str
     scale: float = 0.0
     texts: tuple[str, ...] = ()
+    origin: float = 0.0
 
     def constant(self, value: int) -> tuple[ValueKind, int | float | bytes]:
         """Return a value as a constant of a canonical predicate."""
         if self.texts:
             return ValueKind.TEXT, self.texts[value].encode()
-        return ValueKind.NUMBER, value * self.scale if self.scale else value
+        return ValueKind.NUMBER, self.origin + value * self.scale if self.scale else value
 
     def value(self, value: int) -> int | float | str:
         """Return a value as an event carries it."""
-        return self.texts[value] if self.texts else value * self.scale if self.scale else value
+        return self.texts[value] if self.texts else self.origin + value * self.scale if self.scale else value
 
 
 class Rules(NamedTuple):
@@ -195,7 +198,7 @@ class Events(NamedTuple):
                 continue
             part: npt.NDArray[np.float64] = np.zeros(len(event))
             if domain.scale:
-                part = np.asarray(whole * domain.scale, np.float64)
+                part = np.asarray(domain.origin + whole * domain.scale, np.float64)
                 whole = np.trunc(part).astype(np.int64)
                 part = part - whole
             attributes[domain.name] = AttributeEntries(numbers=NumberEntries(event, whole, part))
@@ -212,7 +215,8 @@ class Events(NamedTuple):
             if domain.texts:
                 values = np.array(domain.texts)[filled]
             else:
-                values = filled * domain.scale if domain.scale else filled.astype(np.int64)
+                scaled = domain.origin + filled * domain.scale
+                values = scaled if domain.scale else filled.astype(np.int64)
             columns[domain.name] = np.ma.masked_array(values, missing) if missing.any() else values
         return columns
 
