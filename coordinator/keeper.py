@@ -23,8 +23,9 @@ import orjson
 from pubsub_cluster.coordinator import backup
 from pubsub_cluster.coordinator.compaction import LiveChanges, compact, groups, live_changes
 from pubsub_cluster.coordinator.snapshots import SnapshotFacts, oldest_version, write_snapshot
+from pubsub_cluster.coordinator.sqlite_file import BUSY_TIMEOUT_S
 from pubsub_cluster.coordinator.statistics_file import copy_statistics
-from pubsub_cluster.coordinator.store import BUSY_TIMEOUT_S, STORE_FILE
+from pubsub_cluster.coordinator.store import STORE_FILE
 from pubsub_cluster.language.errors import PubSubError, StoreError
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue

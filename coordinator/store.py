@@ -1,10 +1,8 @@
 """The durable change table: every acknowledged change of the catalogue, append-only, in SQLite.
 
-One thread owns the connection. Changes are handed to it in groups; it commits everything that has
-queued up meanwhile in one transaction (group commit) and reports back through an event file
-descriptor that the coordinator's poller watches. A group is one row of the table, packed as
-MessagePack: the thread lets go of the interpreter once per statement and then waits for it behind the
-coordinator's own work, so a row per change would cost a wait per change.
+One thread owns the connection (`commit_thread`). Changes are handed to it in groups. A group is one row of
+the table, packed as MessagePack: the thread lets go of the interpreter once per statement and then waits for
+it behind the coordinator's own work, so a row per change would cost a wait per change.
 
 Nothing is acknowledged before the thread's report. Changes reach the table in version order; when a
 commit fails, every group behind it fails too until the owner has rolled back and calls `resume`: what
@@ -15,17 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import queue
 import sqlite3
-import threading
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from pubsub_cluster.coordinator.commit_thread import CommitThread
 from pubsub_cluster.coordinator.marks import Marks
+from pubsub_cluster.coordinator.sqlite_file import SqliteFile
 from pubsub_cluster.coordinator.store_format import meta, prepare
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.shm.change_groups import (
@@ -41,8 +37,6 @@ from pubsub_cluster.shm.fault_points import fault_point
 
 STORE_FILE = "catalogue.sqlite"
 QUEUED_GROUPS_MAX = 1_024
-BUSY_TIMEOUT_S = 5.0
-WAL_SIZE_BYTES_KEPT = 64 << 20  # readers may hold it up, and let it grow
 log = logging.getLogger("pubsub_cluster.coordinator")
 ADDED = {SUBSCRIBE: 1, UPDATE: 0, UNSUBSCRIBE: -1}  # subscriptions, by operation
 
@@ -121,19 +115,23 @@ class ChangeStore:
     def __init__(self, data_dir: Path, durability: str) -> None:
         self.path = data_dir / STORE_FILE
         self._durability = durability
-        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._groups: queue.Queue[_Group | None] = queue.Queue(QUEUED_GROUPS_MAX)
-        self._done: deque[Committed] = deque()
+        self._file = SqliteFile(self.path, durability, "change table")
+        self._thread = CommitThread("changes", QUEUED_GROUPS_MAX, self._commit_all, self._disconnect)
+        self._connection: sqlite3.Connection | None = None  # the thread's
         self._next_group_id = 1
-        self._thread: threading.Thread | None = None
         self._failure: StoreError | None = None  # set by the thread, cleared by `resume`
-        with self._explained("opened"), contextlib.closing(self._connect()) as connection:
+        with self._file.explained("opened"), contextlib.closing(self._connect()) as connection:
             prepare(connection)
             self.lineage = str(meta(connection, "lineage"))
             self.end = self._end(connection)
-        self._inode = os.stat(self.path).st_ino
+        self._file.opened()
         self.marks = Marks(data_dir)
         self._check_end()
+
+    @property
+    def wake_fd(self) -> int:
+        """Readable when groups have been reported; -1 once closed."""
+        return self._thread.wake_fd
 
     def replay(self, after: int = 0) -> Iterator[Change]:
         """Yield every durable change behind version `after`, in version order."""
@@ -154,7 +152,7 @@ class ChangeStore:
         """
         found: dict[int, bytes] = {}
         group: dict[int, bytes | None] = {}
-        self._check_file()
+        self._file.check()
         with self.reading() as connection:
             for version in sorted(versions):
                 if version not in group:
@@ -173,7 +171,7 @@ class ChangeStore:
     @fault_point("schema.write")
     def keep_schema(self, schema_json: str) -> None:
         """Remember the schema beside the changes."""
-        with self._explained("written"), contextlib.closing(self._connect()) as connection, connection:
+        with self._file.explained("written"), contextlib.closing(self._connect()) as connection, connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (schema_json,))
 
     def is_empty(self) -> bool:
@@ -183,7 +181,6 @@ class ChangeStore:
 
     def start(self) -> None:
         """Start the committing thread."""
-        self._thread = threading.Thread(target=self._run, name="change-store", daemon=True)
         self._thread.start()
 
     def commit(self, changes: list[Change], origin: Origin = NO_ORIGIN) -> int:
@@ -195,29 +192,15 @@ class ChangeStore:
             When too many groups wait already.
         """
         group_id = self._next_group_id
-        try:
-            self._groups.put_nowait(
-                _Group(group_id, changes[0].version, changes[-1].version, encode_changes(changes), origin)
-            )
-        except queue.Full:
-            raise StoreError(
-                "too many changes wait for the disk",
-                seen=QUEUED_GROUPS_MAX,
-                limit=QUEUED_GROUPS_MAX,
-                remedy="Send fewer changes at a time, or put the data directory on a faster disk.",
-            ) from None
+        self._thread.put(
+            _Group(group_id, changes[0].version, changes[-1].version, encode_changes(changes), origin)
+        )
         self._next_group_id += 1
         return group_id
 
     def poll(self) -> list[Committed]:
         """Return the groups whose fate is known since the last call."""
-        if self.wake_fd >= 0:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self.wake_fd)
-        found = []
-        while self._done:
-            found.append(self._done.popleft())
-        return found
+        return self._thread.poll()
 
     def resume(self) -> None:
         """Try the disk again after a failure; call it when no group is outstanding."""
@@ -225,77 +208,32 @@ class ChangeStore:
 
     def close(self) -> None:
         """Commit what is queued and end the thread; `poll` still gives the last reports."""
-        if self._thread is not None:
-            self._groups.put(None)
-            self._thread.join()
-            self._thread = None
-        if self.wake_fd >= 0:
-            os.close(self.wake_fd)
-            self.wake_fd = -1
+        self._thread.close()
 
-    def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
-        closing = False
-        while not closing:
-            groups, closing = self._take_all()
-            if self._failure is None:
-                try:
-                    with self._explained("written"):
-                        self._check_file()
-                        connection = connection or self._connect()
-                        _write(connection, groups)
-                    if groups:
-                        self.marks.committed(groups[-1].last_version)
-                except StoreError as error:
-                    self._failure = error
-                except Exception as error:  # the thread must live: its groups fail, nothing waits for ever
-                    self._failure = StoreError("the change table could not be written", seen=repr(error))
-            self._report(groups)
-        if connection is not None:
-            connection.close()
+    def _commit_all(self, groups: list[_Group]) -> list[Committed]:
+        if self._failure is None and groups:
+            try:
+                with self._file.explained("written"):
+                    self._file.check()
+                    self._connection = self._connection or self._connect()
+                    _write(self._connection, groups)
+                self.marks.committed(groups[-1].last_version)
+            except StoreError as error:
+                self._failure = error
+            except Exception as error:  # the thread must live: its groups fail, nothing waits for ever
+                self._failure = StoreError("the change table could not be written", seen=repr(error))
+        return self._reports(groups)
 
     @fault_point("store.report")
-    def _report(self, groups: list[_Group]) -> None:
-        self._done.extend(Committed(group.group_id, self._failure) for group in groups)
-        os.eventfd_write(self.wake_fd, 1)
+    def _reports(self, groups: list[_Group]) -> list[Committed]:
+        return [Committed(group.group_id, self._failure) for group in groups]
 
-    def _take_all(self) -> tuple[list[_Group], bool]:
-        first = self._groups.get()
-        if first is None:
-            return [], True
-        behind, closing = self._drain()
-        return [first, *behind], closing
-
-    def _drain(self) -> tuple[list[_Group], bool]:
-        found: list[_Group] = []
-        while True:
-            try:
-                item = self._groups.get_nowait()
-            except queue.Empty:
-                return found, False
-            if item is None:
-                return found, True
-            found.append(item)
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {self._durability.upper()}")
-        connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_BYTES_KEPT}")
-        return connection
-
-    def _check_file(self) -> None:
-        """Refuse to write into a file that no restart would find again."""
-        try:
-            found = os.stat(self.path).st_ino
-        except OSError:
-            found = -1
-        if found != self._inode:
-            raise StoreError(
-                "the change table was removed or replaced while the cluster runs",
-                seen=str(self.path),
-                remedy="Nothing of this was acknowledged. Put the file back, or restart the cluster.",
-            )
+        return self._file.connect()
 
     def _end(self, connection: sqlite3.Connection) -> TableEnd:
         (last,) = connection.execute(_LAST).fetchone() or (0,)
@@ -320,19 +258,8 @@ class ChangeStore:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection to read from; raises `StoreError` when the file cannot be read."""
-        with self._explained("read"), contextlib.closing(self._connect()) as connection:
+        with self._file.explained("read"), contextlib.closing(self._connect()) as connection:
             yield connection
-
-    @contextlib.contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"the change table could not be {verb}",
-                seen=f"{error} ({self.path})",
-                remedy="Nothing of this was acknowledged. Free disk space or restore the file; try again.",
-            ) from error
 
 
 @fault_point("store.write")
