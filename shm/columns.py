@@ -299,6 +299,14 @@ _MOVED = _columns(
     ("owners", "i4", "old_owners", "owner", "the same"),
 )
 
+_BROADCAST_RING = _columns(
+    "coordinator",
+    "clients of this host",
+    "a message names the end; position and checksum of each record",
+    ("ring_end", "i8", "8", "byte", "word 0: position behind the last record; a hint"),
+    ("record_bytes", "u1", "ring_bytes", "byte", "frames and records (`language/records.py`), over and over"),
+)
+
 FAMILIES: dict[str, tuple[Column, ...]] = {
     "catalogue": _CATALOGUE,
     "layout": _LAYOUT,
@@ -306,6 +314,7 @@ FAMILIES: dict[str, tuple[Column, ...]] = {
     "result_slot": _RESULT_SLOT,
     "counters": _COUNTERS,
     "moved": _MOVED,
+    "broadcast_ring": _BROADCAST_RING,
 }
 
 FRAMES: dict[str, Frame] = {
@@ -315,6 +324,7 @@ FRAMES: dict[str, Frame] = {
     "result_slot": Frame(8, "slots", PAGE_SIZE_BYTES, "Pages of matches on their way back."),
     "counters": Frame(CACHE_LINE_BYTES, "", 0, "Counters of all processes, one padded word each."),
     "moved": Frame(CACHE_LINE_BYTES, "", 0, "Where everything went when a catalogue was copied."),
+    "broadcast_ring": Frame(CACHE_LINE_BYTES, "", 0, "Records for groups of listeners, over and over."),
 }
 
 
