@@ -27,6 +27,7 @@ LEAST: dict[str, float] = {
     "retained_bytes_max": 1,
     "retained_age_s": 0.0,
     "snapshot_after": 1,
+    "durable_receivers_max": 0,
 }
 MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
 DURABILITIES = ("full", "normal")
@@ -72,6 +73,13 @@ class ClusterConfig:
     snapshot_after : int
         Changes since the last snapshot that are worth one once there are no more: half a second of a
         restart, as it is set. While changes go on, a snapshot is due after ten times as many.
+    durable_receivers_max : int
+        Durable receivers, of all owners together.
+    durable_notifications_max, durable_bytes_max : int
+        Notifications that are kept for one durable receiver, and their bytes; the oldest are dropped beyond
+        it.
+    durable_all_bytes_max : int
+        Bytes on the disk that are kept for all durable receivers together; the oldest are dropped beyond it.
     injected_clock : bool
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
@@ -97,6 +105,10 @@ class ClusterConfig:
     retained_bytes_max: int = 256 << 20
     retained_age_s: float = 86_400.0
     snapshot_after: int = 10_000
+    durable_receivers_max: int = 1_000
+    durable_notifications_max: int = 100_000
+    durable_bytes_max: int = 256 << 20
+    durable_all_bytes_max: int = 4 << 30
     injected_clock: bool = False
     partitions: int = 64
     layout: Path | None = None
