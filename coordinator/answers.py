@@ -39,6 +39,8 @@ class Reply(msgspec.Struct, frozen=True):
         Further header fields, long ones: as JSON they take a fraction of the memory of dictionaries.
     is_packed : bool
         `encoded` is compressed.
+    waits_for : int
+        Record for durable receivers that must be durable first; 0: none.
     """
 
     fields: Mapping[str, Any]
@@ -46,6 +48,7 @@ class Reply(msgspec.Struct, frozen=True):
     error: PubSubError | None = None
     encoded: Mapping[str, bytes] | None = None
     is_packed: bool = False
+    waits_for: int = 0
 
     def frames(self, request: str) -> list[Buffer]:
         """Return the frames that answer `request`."""

@@ -23,7 +23,7 @@ from pubsub_cluster.coordinator.forms import Forms
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
 from pubsub_cluster.coordinator.merge import Merged, Parts, ShardPage, as_bytes, match_counts, merge_pages
 from pubsub_cluster.language.batch import events_as_json
-from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError
+from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, PubSubError
 from pubsub_cluster.language.protocol import Answer, Buffer, PublishRequest
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
@@ -248,9 +248,9 @@ class BatchDesk:
             buffers = parts.csr(number)
         else:
             buffers = self._buffers(publication, parts.part(number), batch.catalogue)
-        if self._delivery.active:
-            self._notify(batch, publication, parts.part(number))
-        return Reply(fields, buffers)
+        if not self._delivery.active:
+            return Reply(fields, buffers)
+        return self._notify(batch, publication, parts.part(number), Reply(fields, buffers))
 
     def close(self, batch_no: int) -> OpenBatch:
         """Forget a batch without an answer; return it."""
@@ -269,10 +269,11 @@ class BatchDesk:
         offsets, text = catalogue.subscription_ids(merged.rows)
         return [as_bytes(merged.offsets), as_bytes(merged.handles), as_bytes(offsets), text]
 
-    def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged) -> None:
+    def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged, reply: Reply) -> Reply:
+        """Tell owners; return the reply, or a refusal where durable receivers would not learn of it."""
         _, publisher, batch_id = publication.key
         try:
-            self._delivery.notify(
+            record = self._delivery.notify(
                 merged,
                 batch.catalogue,
                 batch.counts.owners,
@@ -280,9 +281,13 @@ class BatchDesk:
                 batch_id,
                 lambda event_idxs: events_as_json(publication.form.batch, publication.buffers, event_idxs),
             )
-        except Exception:
+        except PubSubError as error:
+            return Reply({}, error=error)
+        except Exception as error:
             log.exception("owners were not told of batch %s of %s", batch_id, publisher)
             self._delivery.dropped += 1
+            return defect("owners could not be told", error) if self._delivery.keeps else reply
+        return msgspec.structs.replace(reply, waits_for=record) if record else reply
 
 
 def _refused_of(refused: dict[int, dict[str, Any]], first: int, stop: int) -> dict[str, dict[str, Any]]:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pubsub_cluster.coordinator import instructions as todo
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply, Waiting, defect
 from pubsub_cluster.coordinator.batches import Answered, BatchDesk, OpenBatch
 from pubsub_cluster.coordinator.intake import Intake, Publication
-from pubsub_cluster.language.errors import BusyError, PoisonBatchError, PubSubError
+from pubsub_cluster.language.errors import BusyError, PoisonBatchError, PubSubError, StoreError
 from pubsub_cluster.language.protocol import Buffer, PublishRequest
 
 if TYPE_CHECKING:
@@ -44,11 +46,12 @@ class PublishDesk:
         self._batches = batches
         self._carry_out = carry_out
         self.intake = Intake(coordinator.config.limits.batch_size_bytes_max)
+        self._held: dict[int, tuple[Publication, Reply]] = {}
 
     @property
     def idle(self) -> bool:
         """True when every accepted publication is answered."""
-        return not self._batches.open and not len(self.intake)
+        return not self._batches.open and not len(self.intake) and not self._held
 
     def submit(self, identity: bytes, request: PublishRequest, now_s: float) -> Reply | None:
         """Take a request; return its reply where that is known already.
@@ -149,16 +152,26 @@ class PublishDesk:
         self._coordinator.resources.slab.release(batch.chunk_idx)
         self.intake.put_back(batch.group)
 
+    def kept(self, record: int, error: StoreError | None) -> None:
+        """What a publication tells durable receivers is durable, or cannot be: answer it."""
+        publication, reply = self._held.pop(record)
+        reply = msgspec.structs.replace(reply, waits_for=0) if error is None else Reply({}, error=error)
+        self._answer([(publication, reply)])
+
     def _answer(self, answered: Answered) -> None:
         window, count = self._coordinator.window, self._coordinator.resources.count
         answers: list[tuple[bytes, list[Buffer]]] = []
-        refused_count = 0
+        refused_count = held_count = 0
         for publication, reply in answered:
+            if reply.waits_for:
+                self._held[reply.waits_for] = publication, reply
+                held_count += 1
+                continue
             refused_count += reply.error is not None
-            keep = not isinstance(reply.error, BusyError)
+            keep = not isinstance(reply.error, BusyError | StoreError)
             identity, request = window.finish(publication.key, reply, keep)
             answers.append((identity, reply.frames(request)))
-        count.add("batches_answered", len(answered) - refused_count)
+        count.add("batches_answered", len(answered) - refused_count - held_count)
         if refused_count:
             count.add("batches_refused", refused_count)
         self._coordinator.frontend.send_all(answers)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
 
 
-def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op: Op) -> Reply:
-    """Answer one request of a connection.
+def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op: Op) -> Reply | None:
+    """Answer one request of a connection; None: its answer comes when something is durable.
 
     Raises
     ------
@@ -30,10 +30,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
     """
     header = message.header
     match op:
-        case Op.LISTEN:
-            return Reply(coordinator.delivery.listen(identity, _owner(coordinator, header)))
-        case Op.UNLISTEN:
-            coordinator.delivery.unlisten(identity, _owner(coordinator, header))
+        case Op.LISTEN | Op.UNLISTEN | Op.ACKNOWLEDGE | Op.FORGET:
+            return _answer_listener(coordinator, identity, message, op)
         case Op.DESCRIBE:
             told = describing.describe(
                 coordinator.registry, coordinator.store, header["ids"], header.get("expressions") is True
@@ -64,5 +62,28 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
     return Reply({})
 
 
-def _owner(coordinator: Coordinator, header: dict[str, Any]) -> str:
-    return check_name(header["owner"], what="owner", limits=coordinator.config.limits, error=ProtocolError)
+def _answer_listener(coordinator: Coordinator, identity: bytes, message: Message, op: Op) -> Reply | None:
+    header, delivery, durable = message.header, coordinator.delivery, coordinator.durable
+    if op is Op.ACKNOWLEDGE:
+        durable.acknowledge(header["number"], header["sequence"])
+        return Reply({})
+    owner = _name(coordinator, header["owner"], "owner")
+    if header.get("durable") is None and op is not Op.FORGET:
+        if op is Op.LISTEN:
+            return Reply(delivery.listen(identity, owner))
+        delivery.unlisten(identity, owner)
+        return Reply({})
+    told: dict[str, Any] | None = {}
+    name = _name(coordinator, header["durable"], "name of a durable receiver")
+    match op:
+        case Op.LISTEN:
+            told = durable.listen(identity, message.request, owner, name, header.get("window"))
+        case Op.UNLISTEN:
+            durable.unlisten(identity, owner, name)
+        case _:
+            told = durable.forget(identity, message.request, owner, name)
+    return None if told is None else Reply(told)
+
+
+def _name(coordinator: Coordinator, value: Any, what: str) -> str:
+    return check_name(value, what=what, limits=coordinator.config.limits, error=ProtocolError)

@@ -28,7 +28,10 @@ from pubsub_cluster.coordinator.building import BuildingDesk
 from pubsub_cluster.coordinator.change_answers import ChangeAnswers
 from pubsub_cluster.coordinator.clock import Clock
 from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
+from pubsub_cluster.coordinator.delivery.bounds import Bounds
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
+from pubsub_cluster.coordinator.delivery.durable import DurableDesk
+from pubsub_cluster.coordinator.delivery.outbox_store import OutboxStore
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
 from pubsub_cluster.coordinator.keeping import Job, KeeperDesk
@@ -129,6 +132,14 @@ class Coordinator:
         self.batches = BatchDesk(config, resources.slab, self.delivery, clock)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
+        self.durable = self.delivery.durable = DurableDesk(
+            OutboxStore(resources.data_dir, config.durability),
+            Bounds.of(config),
+            self.delivery.listeners,
+            self.frontend.offer,
+            self.frontend.send,
+            self.publishing.kept,
+        )
         self.change_answers = ChangeAnswers(self, self.frontend.send)
         self.changes = self.change_answers.desk
         self.building = BuildingDesk(self)
@@ -145,6 +156,7 @@ class Coordinator:
             self._spawn_due(time.monotonic())  # they load and compile while the catalogue is taken over
             self.keeper.recover(self.registry, self._attend_children)
             self.store.start()
+            self.durable.start()
             offer_layout(self)
             self.building.catalogue_changed()
             self._serving = True
@@ -160,9 +172,11 @@ class Coordinator:
 
     def _serve_once(self) -> None:
         now_s = time.monotonic()
-        is_busy = self.changes.busy or self.changes.reported or self.building.epochs.busy
+        is_busy = self.changes.busy or self.changes.reported or self.building.epochs.busy or self.durable.busy
         ready = self.backend.poll(
-            [self.frontend.socket, self.store.wake_fd], 0 if is_busy else TICK_MS, now_s
+            [self.frontend.socket, self.store.wake_fd, self.durable.wake_fd],
+            0 if is_busy else TICK_MS,
+            now_s,
         )
         now_s = time.monotonic()
         from_clients = self.frontend.socket in ready
@@ -170,11 +184,14 @@ class Coordinator:
             self._hear_children(ready, now_s)
         if (self.store.wake_fd in ready or self.changes.reported) and self.changes.committed():
             self.building.catalogue_changed()
+        if self.durable.wake_fd in ready:
+            self.durable.poll()
         if from_clients:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
         self.publishing.place_waiting(now_s)
         self.changes.work()
+        self.durable.work()
         self.carry_out(self.building.epochs.work())
         if now_s >= self._look_around_s or not ready:
             self._look_around_s = now_s + LOOK_AROUND_S
@@ -202,6 +219,7 @@ class Coordinator:
         """Do what time alone makes due."""
         self.carry_out(self.scheduler.tick(now_s))
         self.delivery.tick(now_s)
+        self.durable.tick(now_s)
         if self.tuner.hangs(now_s):
             self.backend.kill(TUNER)
         self.retained.tick(now_s)
@@ -214,6 +232,7 @@ class Coordinator:
         with contextlib.ExitStack() as steps:
             steps.callback(self.resources.close)
             steps.callback(self.frontend.close)
+            steps.callback(self.durable.close)
             steps.callback(self.changes.committed, math.inf)
             steps.callback(self.store.close)
             steps.callback(self.backend.close)

@@ -86,6 +86,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
             "building": coordinator.tuner.building.generation if coordinator.tuner.building else None,
             "sampled_events": coordinator.tuner.policy.sample_count,
         },
+        "durable_receivers": coordinator.durable.status(),
         "retained": coordinator.retained.status(),
         "self_check": coordinator.self_check.status(),
         "durable": coordinator.keeper.status(),

@@ -46,6 +46,8 @@ class Op(enum.StrEnum):
     PUBLISH = "publish"
     LISTEN = "listen"
     UNLISTEN = "unlisten"
+    ACKNOWLEDGE = "acknowledge"
+    FORGET = "forget"
     STATUS = "status"
     TUNE = "tune"
     RESIZE = "resize"
@@ -89,8 +91,10 @@ REQUEST_FIELDS: dict[Op, Fields] = {
         frozenset({"batch", "batch_id", "publisher"}),
         frozenset({"answer", "ids", "at", "sizes", "valid_until"}),
     ),
-    Op.LISTEN: Fields(frozenset({"owner"})),
-    Op.UNLISTEN: Fields(frozenset({"owner"})),
+    Op.LISTEN: Fields(frozenset({"owner"}), frozenset({"durable", "window"})),
+    Op.UNLISTEN: Fields(frozenset({"owner"}), frozenset({"durable"})),
+    Op.ACKNOWLEDGE: Fields(frozenset({"number", "sequence"})),
+    Op.FORGET: Fields(frozenset({"owner", "durable"})),
     Op.STATUS: Fields(),
     Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value", "path"})),
     Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
@@ -109,8 +113,10 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.DESCRIBE: frozenset({"results"}),
     Op.LIST: frozenset({"items", "next", "version"}),
     Op.PUBLISH: frozenset({"event_count", "generation", "version", "match_count", "refused"}),
-    Op.LISTEN: frozenset({"owner", "number", "sequence"}),
+    Op.LISTEN: frozenset({"owner", "durable", "number", "sequence"}),
     Op.UNLISTEN: frozenset(),
+    Op.ACKNOWLEDGE: frozenset(),
+    Op.FORGET: frozenset({"forgotten"}),
     Op.STATUS: frozenset(),
     Op.TUNE: frozenset(),
     Op.RESIZE: frozenset(),
@@ -135,7 +141,9 @@ LISTED_SIZE_BYTES_MAX = 1 << 20
 """Subscriptions of one page, and about the bytes of their ids and expressions, unless one alone has more."""
 _ALWAYS = frozenset({"op", "request"})
 _OPS = {op.value: op for op in Op}
-NOTIFY_FIELDS = frozenset({"owner", "publisher", "batch_id", "dropped", "events"})
+NOTIFY_FIELDS = frozenset({"owner", "durable", "publisher", "batch_id", "dropped", "events", "ended"})
+WINDOW_DEFAULT, WINDOW_MAX = 1_000, 100_000
+"""Notifications that a durable receiver may have unacknowledged, unless it says how many; and the most."""
 
 
 class Message(NamedTuple):

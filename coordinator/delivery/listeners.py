@@ -49,11 +49,14 @@ class Heard:
         Which it is among those that are listened to.
     listeners : dict of bytes to Listener
         By identity of the connection.
+    is_kept : bool
+        It has durable receivers: it is told whether or not anybody listens.
     """
 
     owner: str
     number: int
     listeners: dict[bytes, Listener] = field(default_factory=dict)
+    is_kept: bool = False
 
 
 class Listeners:
@@ -111,10 +114,7 @@ class Listeners:
                 remedy="Listen for several owners from one process, or close idle listeners.",
                 limit_name="LISTENERS_MAX",
             )
-        if heard is None:
-            heard = self._by_owner[owner] = Heard(owner, self._free_number())
-            self._by_number[heard.number] = heard
-            self._number_of_owner.fill(_UNKNOWN)
+        heard = heard or self._enter(owner)
         heard.listeners[identity] = Listener(identity, owner)
         self.count += 1
         return heard
@@ -125,8 +125,23 @@ class Listeners:
         if heard is None or heard.listeners.pop(identity, None) is None:
             return
         self.count -= 1
-        if not heard.listeners:
-            del self._by_owner[owner]
+        self._leave(heard)
+
+    def keep(self, owner: str, on: bool) -> None:
+        """Tell an owner that has durable receivers, or no longer for their sake."""
+        heard = self._by_owner.get(owner) or self._enter(owner)
+        heard.is_kept = on
+        self._leave(heard)
+
+    def _enter(self, owner: str) -> Heard:
+        heard = self._by_owner[owner] = Heard(owner, self._free_number())
+        self._by_number[heard.number] = heard
+        self._number_of_owner.fill(_UNKNOWN)
+        return heard
+
+    def _leave(self, heard: Heard) -> None:
+        if not heard.listeners and not heard.is_kept:
+            del self._by_owner[heard.owner]
             self._by_number[heard.number] = None
             self._free_numbers.append(heard.number)
             self._number_of_owner.fill(_UNKNOWN)
