@@ -281,10 +281,13 @@ def grid_of_sample(
     LimitError
         The grid would have more than `CELLS_MAX` cells.
     """
-    return make_grid([_dimension(sample, attribute, cells, spacing) for attribute in attributes])
+    return make_grid([dimension_of_sample(sample, attribute, cells, spacing) for attribute in attributes])
 
 
-def _dimension(sample: Sequence[RawBatch], attribute: str, cells: int, spacing: Spacing) -> Dimension:
+def dimension_of_sample(
+    sample: Sequence[RawBatch], attribute: str, cells: int, spacing: Spacing = "quantile"
+) -> Dimension:
+    """Return the dimension of one attribute; see `grid_of_sample`."""
     numbers: list[F8] = []
     texts: Counter[bytes] = Counter()
     has_booleans = False

@@ -15,7 +15,7 @@ Work goes owner by owner in blocks, so that memory is bounded whatever the numbe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,38 @@ class Slice(NamedTuple):
 
     number: int = 0
     of: int = 1
+
+    def has(self, owner: I4) -> Bools:
+        """Return which owners are in the share; -1, nobody, is not."""
+        found: Bools = (owner >= 0) & (owner % self.of == self.number)
+        return found
+
+
+class Chosen(NamedTuple):
+    """Some of a catalogue's owners.
+
+    Attributes
+    ----------
+    is_chosen : bool[owners + 1]
+        By owner; the last stands for nobody and is False.
+    """
+
+    is_chosen: Bools
+
+    @classmethod
+    def of(cls, owners: I4, owner_count: int) -> Chosen:
+        """Return the choice of some owners of so many."""
+        is_chosen = np.zeros(owner_count + 1, np.bool_)
+        is_chosen[owners] = True
+        return cls(is_chosen)
+
+    def has(self, owner: I4) -> Bools:
+        """Return which owners are chosen; -1, nobody, is not."""
+        found: Bools = self.is_chosen[owner]
+        return found
+
+
+Share: TypeAlias = Slice | Chosen
 
 
 ALL_OWNERS = Slice()
@@ -65,7 +97,7 @@ class _Boxes(NamedTuple):
 
 
 def owner_cells(
-    reader: CatalogueReader, counts: CatalogueCounts, grid: Grid, version: int = 0, share: Slice = ALL_OWNERS
+    reader: CatalogueReader, counts: CatalogueCounts, grid: Grid, version: int = 0, share: Share = ALL_OWNERS
 ) -> Iterator[OwnerCells]:
     """Give the interests of a catalogue's owners, block by block, owners ascending.
 
@@ -76,7 +108,7 @@ def owner_cells(
     grid : Grid
     version : int
         Rows that are removed at it are left out.
-    share : Slice
+    share : Slice or Chosen
         Of the owners.
 
     Yields
@@ -84,7 +116,7 @@ def owner_cells(
     OwnerCells
     """
     source = collect_source(reader.columns, counts, version)
-    literals = [_Literals(reader, counts, dimension) for dimension in grid.dimensions]
+    literals = [Literals(reader, counts, dimension) for dimension in grid.dimensions]
     boxes = _boxes(source, literals, grid, share)
     yield from _blocks(boxes, _programs(source, literals, grid, share), grid)
 
@@ -164,12 +196,12 @@ def _spread(sides: list[Bools], grid: Grid) -> U8:
     return words.reshape(len(words), grid.word_count)
 
 
-def _boxes(source: Source, literals: list[_Literals], grid: Grid, share: Slice) -> _Boxes:
+def _boxes(source: Source, literals: list[Literals], grid: Grid, share: Share) -> _Boxes:
     owners, sides = [np.zeros(0, np.int32)], [[np.zeros((0, size), np.bool_)] for size in grid.shape]
     for first in range(0, source.clause_count, BLOCK_CLAUSES):
         clause = np.arange(first, min(first + BLOCK_CLAUSES, source.clause_count), dtype=np.int32)
         owner = source.columns.owner[source.row_catalogue[source.rows_of(clause)]]
-        is_mine = (owner >= 0) & (owner % share.of == share.number)
+        is_mine = share.has(owner)
         mine = gather(source, clause[is_mine])
         here = [one.of_clauses(mine) for one in literals]
         can_hold = _not_empty(here)
@@ -181,12 +213,12 @@ def _boxes(source: Source, literals: list[_Literals], grid: Grid, share: Slice) 
     return _Boxes(owner[order], [np.concatenate(side)[order] for side in sides])
 
 
-def _programs(source: Source, literals: list[_Literals], grid: Grid, share: Slice) -> dict[int, U8]:
+def _programs(source: Source, literals: list[Literals], grid: Grid, share: Share) -> dict[int, U8]:
     """Return the interests of owners by those of their subscriptions that are stored as programs."""
     found: dict[int, U8] = {}
     for number, row in enumerate(source.program_row.tolist()):
         owner = int(source.columns.owner[source.row_catalogue[row]])
-        if owner < 0 or owner % share.of != share.number:
+        if not share.has(source.columns.owner[source.row_catalogue[row]]):
             continue
         code = source.program_code[source.program_start[number] : source.program_start[number + 1]]
         cells = grid.pack(_cells_of_program(code.tolist(), literals, grid)).reshape(-1)
@@ -195,7 +227,7 @@ def _programs(source: Source, literals: list[_Literals], grid: Grid, share: Slic
     return found
 
 
-def _cells_of_program(code: list[int], literals: list[_Literals], grid: Grid) -> Bools:
+def _cells_of_program(code: list[int], literals: list[Literals], grid: Grid) -> Bools:
     """Return the cells in which a program may hold: bool[shape]; its negations are at its literals."""
     stack: list[Bools] = []
     for step in code:
@@ -214,20 +246,35 @@ def _cells_of_program(code: list[int], literals: list[_Literals], grid: Grid) ->
     return stack[0]
 
 
-class _Literals:
+class Literals:
     """In which cells of a dimension each literal of the catalogue may hold.
 
     Attributes
     ----------
     cells : bool[p, 2, cells]
         By predicate on the dimension's attribute, as it is and negated.
+
+    Parameters
+    ----------
+    reader : CatalogueReader
+    counts : CatalogueCounts
+    dimension : Dimension
+    used : bool[predicates], optional
+        Only these may be asked for.
     """
 
-    def __init__(self, reader: CatalogueReader, counts: CatalogueCounts, dimension: Dimension) -> None:
+    def __init__(
+        self,
+        reader: CatalogueReader,
+        counts: CatalogueCounts,
+        dimension: Dimension,
+        used: Bools | None = None,
+    ) -> None:
         columns = reader.columns
         names = [reader.attribute_name(number) for number in range(counts.attributes)]
         number = names.index(dimension.attribute) if dimension.attribute in names else -2
-        predicate = np.flatnonzero(columns.predicate_attribute[: counts.predicates] == number)
+        is_mine = columns.predicate_attribute[: counts.predicates] == number
+        predicate = np.flatnonzero(is_mine if used is None else is_mine & used)
         self._position = np.full(counts.predicates, -1, np.int32)
         self._position[predicate] = np.arange(len(predicate), dtype=np.int32)
         self.cells = np.empty((len(predicate), 2, dimension.cell_count), np.bool_)

@@ -114,6 +114,10 @@ class EventSample:
         self.event_count += len(picked)
         return len(picked)
 
+    def events(self) -> RawBatch:
+        """Return the sampled events as one batch."""
+        return join_batches(self._batches)
+
     def texts(self, name: str | None) -> TextTimes:
         """Return the texts of an attribute, or of all, in the sampled events."""
         return TextTimes(count_sampled_texts(self._batches, name), self.event_count)
