@@ -56,6 +56,9 @@ class Client:
         How long each call may take, repeats and pauses included.
     publisher : str, optional
         Name under which batches are published; unique to this client without it.
+    notified_by : {"auto", "pubsub", "unicast"}
+        How listeners are told: by what is cheapest (shared memory on one host), by messages to groups, or
+        only by messages of their own.
 
     Notes
     -----
@@ -68,8 +71,9 @@ class Client:
         endpoint: str | None = None,
         timeout_s: float = 10.0,
         publisher: str | None = None,
+        notified_by: str = "auto",
     ) -> None:
-        self._session = Session(endpoint_of(data_dir, endpoint), timeout_s)
+        self._session = Session(endpoint_of(data_dir, endpoint), timeout_s, notified_by)
         self._calls = Calls(self._session, publisher)
         self.publisher = self._calls.publisher
 

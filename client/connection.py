@@ -31,6 +31,7 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.protocol import (
     ERROR,
+    INVITE,
     NOTIFY,
     PROTOCOL_VERSION,
     REPLY,
@@ -93,12 +94,13 @@ class Request:
 
 @dataclass(slots=True)
 class Instructions:
-    """What has to be done now, in this order: reconnect, send, begin to listen, take notifications."""
+    """What has to be done now, in this order: reconnect, send, begin to listen, join, take notifications."""
 
     reconnect: bool = False
     send: list[list[Buffer]] = field(default_factory=list)
     notifications: list[dict[str, Any]] = field(default_factory=list)
     listening: list[dict[str, Any]] = field(default_factory=list)
+    invitations: list[dict[str, Any]] = field(default_factory=list)
 
 
 NOTHING = Instructions()
@@ -117,12 +119,17 @@ class Connection:
     silence_s : float
         First time after which an unanswered request makes the client ask whether the cluster is there;
         doubles for each request up to `SILENCE_S_MAX`.
+    takes_records : bool
+        Listeners can be told by records.
     """
 
-    def __init__(self, client_id: str, endpoint: str, silence_s: float = SILENCE_S) -> None:
+    def __init__(
+        self, client_id: str, endpoint: str, silence_s: float = SILENCE_S, takes_records: bool = False
+    ) -> None:
         self._client_id = client_id
         self._endpoint = endpoint
         self._silence_s = silence_s
+        self.takes_records = takes_records
         self._request_count = 0
         self._pending: dict[str, Request] = {}
         self._listening: set[str] = set()
@@ -199,6 +206,8 @@ class Connection:
     def _receive_one(self, message: Message, now_s: float) -> Instructions:
         if message.op == NOTIFY:
             return Instructions(notifications=[message.header])
+        if message.op == INVITE:
+            return Instructions(invitations=[message.header])
         if message.op not in (REPLY, ERROR):
             raise ProtocolError("the cluster sent an op that only clients send", seen=message.op)
         if message.request == self._probe_id:
@@ -328,7 +337,9 @@ class Connection:
         for owner in sorted(self._listening):
             request_id = self._next_id()
             self._relistens[request_id] = owner
-            instructions.send.append(request_frames(Op.LISTEN, request_id, {"owner": owner}))
+            instructions.send.append(
+                request_frames(Op.LISTEN, request_id, listen_fields(owner, self.takes_records))
+            )
 
     def _on_stray(self, message: Message) -> Instructions:
         owner = self._relistens.pop(message.request, None)
@@ -364,6 +375,11 @@ def hello_frames(client_id: str, request_id: str) -> list[Buffer]:
     return request_frames(
         Op.HELLO, request_id, {"client": client_id, "version": PROTOCOL_VERSION, "replies": True}
     )
+
+
+def listen_fields(owner: str, takes_records: bool) -> dict[str, Any]:
+    """Return the fields of a request to listen."""
+    return {"owner": owner, "records": True} if takes_records else {"owner": owner}
 
 
 def life_of(hello: Mapping[str, Any]) -> tuple[Any, Any]:

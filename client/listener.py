@@ -65,6 +65,8 @@ class Hearing:
     ----------
     on_notification : callable or None
         Called with each; then nobody iterates.
+    number : int or None
+        Of the owner, as the cluster counts those that are listened to.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Hearing:
         self._on_close = on_close
         self._queue = NotificationQueue()
         self.ordering = Ordering()
+        self.number: int | None = None
         self.closed = False
         self.on_notification: Callable[[Notification], object] | None = None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.records import Entry, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Notification:
     ids : tuple of str
         Ids of the same subscriptions, in the same order.
     event : object
-        The event as its publisher gave it (JSON types).
+        The event as its publisher gave it (JSON types). Listeners of a client may share it: do not change it.
     sequence : int
         Counts the owner's notifications while anybody listens for it, lost ones included.
     dropped : int
@@ -68,6 +69,36 @@ def notifications_from_push(header: dict[str, Any]) -> list[Notification]:
         raise ProtocolError(
             "a notification lacks a field or has one of another kind", seen=repr(error)
         ) from None
+
+
+def head_of(record: Record) -> dict[str, Any]:
+    """Return what a record says of its event to everybody.
+
+    Raises
+    ------
+    ProtocolError
+        A field is missing.
+    """
+    head = record.head()
+    missing = {"publisher", "batch_id", "event_index", "event"} - head.keys()
+    if missing:
+        raise ProtocolError("the head of a record lacks a field", seen=sorted(missing))
+    return {**head, "event": plain_event(head["event"])}
+
+
+def notification_from_record(owner: str, head: dict[str, Any], entry: Entry) -> Notification:
+    """Return what a record tells an owner; `head` is that of `head_of`, the event in it shared by all."""
+    return Notification(
+        owner,
+        head["publisher"],
+        head["batch_id"],
+        head["event_index"],
+        tuple(entry.handles),
+        tuple(entry.ids),
+        head["event"],
+        entry.sequence,
+        0,
+    )
 
 
 def plain_event(value: Any) -> Any:

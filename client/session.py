@@ -19,6 +19,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
+
 from pubsub_cluster.client.connection import (
     NOTHING,
     SILENCE_S,
@@ -26,18 +28,27 @@ from pubsub_cluster.client.connection import (
     Instructions,
     Request,
     life_of,
+    listen_fields,
 )
 from pubsub_cluster.client.listener import Hearing
-from pubsub_cluster.client.notifications import Notification, notifications_from_push
+from pubsub_cluster.client.notifications import (
+    Notification,
+    head_of,
+    notification_from_record,
+    notifications_from_push,
+)
+from pubsub_cluster.client.record_reader import WAYS
 from pubsub_cluster.client.transport import Transport
 from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
-from pubsub_cluster.language.errors import ProtocolError, PubSubError
+from pubsub_cluster.language.errors import CallerError, ProtocolError, PubSubError
 from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Buffer, Message, Op
 
 # A cluster that has no socket file is not about to answer, but may be about to start.
 ABSENT_S = 1.0
 # Saying goodbye is a courtesy: the cluster forgets listeners whose connection is gone.
 UNLISTEN_S = 1.0
+# How long a notification waits for one before it, which may come by another way.
+GAP_S_MAX = 0.1
 # More answers than a client can have unanswered: what has arrived is read before anything is given up.
 MESSAGES_PER_ROUND_MAX = 1_024
 
@@ -53,15 +64,22 @@ class Session:
     endpoint : str
     timeout_s : float
         How long each request may take, all its repeats included.
+    way : str
+        Of `record_reader.WAYS`.
     """
 
-    def __init__(self, endpoint: str, timeout_s: float) -> None:
+    def __init__(self, endpoint: str, timeout_s: float, way: str = "auto") -> None:
+        if way not in WAYS:
+            raise CallerError("there is no such way for notifications", seen=way, limit=list(WAYS))
+        self._way = way
         self.endpoint = endpoint
         self.timeout_s = timeout_s
         self.client_id = os.urandom(8).hex()
-        self.connection = Connection(self.client_id, endpoint, SILENCE_S)
+        self.connection = Connection(self.client_id, endpoint, SILENCE_S, way != "unicast")
         self._transport = Transport(endpoint)
         self._listeners: dict[str, Hearing] = {}
+        self._by_number: dict[int, Hearing] = {}
+        self._numbers = np.zeros(0, np.int32)  # the same, ascending
         self._with_gaps: set[Hearing] = set()
         self._with_news: dict[Hearing, None] = {}  # those that call a function
         self._telling = False
@@ -175,7 +193,7 @@ class Session:
         previous = self._listeners.get(owner)
         self._listeners[owner] = listener  # before the answer, which notifications may follow at once
         try:
-            await self.ask(Op.LISTEN, {"owner": owner})
+            await self.ask(Op.LISTEN, listen_fields(owner, self.connection.takes_records))
         except BaseException:
             self._listeners.pop(owner)
             if previous is not None:
@@ -197,6 +215,7 @@ class Session:
     async def _stop_listening(self, listener: Hearing) -> None:
         if self._listeners.get(listener.owner) is listener:
             del self._listeners[listener.owner]
+            self._number_listeners()
             self.connection.set_listening(listener.owner, False)
             if not self.closed and self.connection.hello is not None:
                 await self._say_goodbye(listener.owner)
@@ -260,6 +279,7 @@ class Session:
             if frames is None:
                 break
             self._do(self.connection.receive(frames, time.monotonic()))
+        self._take_records()
         now_s = time.monotonic()
         self._do(self.connection.tick(now_s))
         for listener in list(self._with_gaps):
@@ -309,6 +329,9 @@ class Session:
             listener = self._listeners.get(header.get("owner", ""))
             if listener is not None:
                 self._begin(listener, header)
+        for header in instructions.invitations:
+            if self._transport.records is not None:
+                self._transport.records.join(header)
         for header in instructions.notifications:
             listener = self._listeners.get(header.get("owner", ""))
             if listener is not None:
@@ -334,6 +357,33 @@ class Session:
         if not isinstance(sequence, int):
             raise ProtocolError("the answer to `listen` lacks a sequence", seen=dict(header))
         listener.begin(source, sequence)
+        listener.number = header.get("number")
+        self._number_listeners()
+        if header.get("records") is not None:
+            listener.ordering.wait_s = GAP_S_MAX
+            self._open_records(header["records"])
+
+    def _open_records(self, facts: Mapping[str, Any]) -> None:
+        self._transport.open_records(facts, self._way)
+
+    def _number_listeners(self) -> None:
+        numbered = {one.number: one for one in self._listeners.values() if one.number is not None}
+        self._by_number = numbered
+        self._numbers = np.array(sorted(numbered), np.int32)
+
+    def _take_records(self) -> None:
+        """Give listeners what records tell their owners; an event is decoded once for all of them."""
+        records = self._transport.records
+        if records is None or not records.readable:
+            return
+        now_s = time.monotonic()
+        for record in records.receive():
+            head: dict[str, Any] | None = None
+            for entry in record.entries(self._numbers):
+                head = head or head_of(record)
+                listener = self._by_number[entry.number]
+                listener.hear(notification_from_record(listener.owner, head, entry), now_s)
+                self._note(listener)
 
     def _check_open(self) -> None:
         if self.closed:

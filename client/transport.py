@@ -1,4 +1,4 @@
-"""The client's one socket: a DEALER that can be thrown away and opened again.
+"""The client's socket, a DEALER that can be thrown away and opened again; another one for records.
 
 Rules: nothing here blocks but `wait`, which is bounded. A message that the socket has no room for is
 dropped: `pubsub_cluster.client.connection` sends again what stays unanswered, so that a full queue and a
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import zmq
 
+from pubsub_cluster.client.record_reader import RecordReader
 from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.protocol import Buffer
 
@@ -50,11 +52,29 @@ class Transport:
             self._context.term()
             raise
         self.unsent_count = 0
+        self.records: RecordReader | None = None
+        self._both: select.epoll | None = None
+
+    def open_records(self, facts: Mapping[str, Any], way: str) -> None:
+        """Take in records as well, as the cluster says where; those of another life are let go of.
+
+        Raises
+        ------
+        ProtocolError
+            The facts are none.
+        """
+        if self.records is not None and self.records.facts == facts:
+            return
+        self._close_records()
+        self.records = RecordReader(self._context, facts, way)
+        self._watch_both()
 
     def reopen(self) -> None:
         """Throw the connection away, with all that is queued in it, and open another."""
         self._socket.close(linger=0)
         self._socket = self._open()
+        if self.records is not None:
+            self._watch_both()
 
     def send(self, frames: Sequence[Buffer]) -> None:
         """Queue a message; large buffers are not copied and must not change before their answer."""
@@ -72,24 +92,45 @@ class Transport:
         """
         end_s = time.monotonic() + timeout_s
         # The descriptor tells that something has changed since the socket was looked at last, no more.
-        while not self._readable():
+        while not (self._readable() or (self.records is not None and self.records.readable)):
             left_s = end_s - time.monotonic()
             if left_s <= 0.0:
                 return False
-            _wait_for(self._descriptor, left_s)
+            _wait_for(self.descriptor, left_s)
         return True
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when something may have changed since the sockets were looked at last."""
+        return self._descriptor if self._both is None else self._both.fileno()
 
     def receive(self) -> list[bytes] | None:
         """Return the next message, or None when none has arrived."""
         return self._socket.recv_multipart(flags=LAST) if self._readable() else None
 
     def close(self) -> None:
-        """Close the socket at once."""
+        """Close the sockets at once."""
+        self._close_records()
         self._socket.close(linger=0)
         self._context.term()
 
     def _readable(self) -> bool:
         return int(self._socket.getsockopt(EVENTS)) & READABLE != 0
+
+    def _watch_both(self) -> None:
+        """Make one descriptor of two: epoll's own is readable when one of those is."""
+        assert self.records is not None
+        if self._both is not None:
+            self._both.close()
+        self._both = select.epoll(2)
+        for descriptor in (self._descriptor, int(self.records.socket.getsockopt(zmq.FD))):
+            self._both.register(descriptor, select.EPOLLIN)
+
+    def _close_records(self) -> None:
+        if self.records is not None and self._both is not None:
+            self._both.close()
+            self.records.close()
+        self.records = self._both = None
 
     def _open(self) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)

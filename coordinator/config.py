@@ -27,6 +27,7 @@ LEAST: dict[str, float] = {
     "retained_bytes_max": 1,
     "retained_age_s": 0.0,
     "snapshot_after": 1,
+    "broadcast_ring_bytes": 1 << 16,
     "durable_receivers_max": 0,
 }
 MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
@@ -80,6 +81,8 @@ class ClusterConfig:
         it.
     durable_all_bytes_max : int
         Bytes on the disk that are kept for all durable receivers together; the oldest are dropped beyond it.
+    broadcast_ring_bytes : int
+        Shared memory for what is sent to groups of listeners; a reader that falls behind by more misses some.
     injected_clock : bool
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
@@ -109,6 +112,7 @@ class ClusterConfig:
     durable_notifications_max: int = 100_000
     durable_bytes_max: int = 256 << 20
     durable_all_bytes_max: int = 4 << 30
+    broadcast_ring_bytes: int = 16 << 20
     injected_clock: bool = False
     partitions: int = 64
     layout: Path | None = None

@@ -120,6 +120,7 @@ class PublishDesk:
         count.add("matches", batch.match_count)
         if batch.refused:
             count.add("events_refused", len(batch.refused))
+        self._coordinator.multicast.flush()
         delivery = self._coordinator.delivery
         if delivery.sent or delivery.dropped:
             count.set("notifications_sent", delivery.sent)

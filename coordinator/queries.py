@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.coordinator import describing
@@ -70,7 +71,8 @@ def _answer_listener(coordinator: Coordinator, identity: bytes, message: Message
     owner = _name(coordinator, header["owner"], "owner")
     if header.get("durable") is None and op is not Op.FORGET:
         if op is Op.LISTEN:
-            return Reply(delivery.listen(identity, owner))
+            takes_records = header.get("records") is True
+            return Reply(delivery.listen(identity, owner, time.monotonic(), takes_records))
         delivery.unlisten(identity, owner)
         return Reply({})
     told: dict[str, Any] | None = {}

@@ -19,10 +19,12 @@ from typing import Any
 import orjson
 
 from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX, WORKERS_MAX, ClusterConfig
+from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
 from pubsub_cluster.coordinator.team import Worker
 from pubsub_cluster.language.errors import LimitError, SegmentError, StartError
 from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, socket_path
 from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.shm.broadcast_ring import BroadcastRing
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH, CatalogueStore, rows_for
 from pubsub_cluster.shm.counters import CounterSegment
@@ -36,6 +38,7 @@ from pubsub_cluster.workers import messages as worker_wire
 LOCK_FILE = "owner.lock"
 FACTS_FILE = "cluster.json"
 WORKER_SOCKET_NAME = "workers.sock"
+RECORDS_SOCKET_NAME = "records.sock"
 COORDINATOR_COUNTERS = (
     "batches_accepted",
     "batches_answered",
@@ -185,6 +188,21 @@ class Resources:
             asdict(self.config.limits),
             self.config.partitions,
         )
+
+    @fault_point("ring.create")
+    def open_broadcast(self) -> Broadcast:
+        """Return the way to groups of listeners, with a ring of `broadcast_ring_bytes`.
+
+        Raises
+        ------
+        SegmentError
+            Shared memory is too small.
+        """
+        path = socket_path(self.data_dir, RECORDS_SOCKET_NAME)
+        path.unlink(missing_ok=True)
+        ring = BroadcastRing.create(self.owner, self.config.broadcast_ring_bytes)
+        self._undo.callback(_remove_socket, path, self.data_dir)
+        return Broadcast([f"ipc://{path}"], ring)
 
     def take_catalogue(self, catalogue: CatalogueWriter) -> None:
         """Make this the catalogue."""

@@ -31,6 +31,7 @@ from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.delivery.bounds import Bounds
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
+from pubsub_cluster.coordinator.delivery.multicast import Multicast
 from pubsub_cluster.coordinator.delivery.outbox_store import OutboxStore
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
@@ -127,7 +128,8 @@ class Coordinator:
         self.window = ReplyWindow()
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
-        self.delivery = DeliveryDesk(self.frontend.offer)
+        self.multicast = Multicast(self.frontend.offer, resources.open_broadcast)
+        self.delivery = DeliveryDesk(self.frontend.offer, self.multicast)
         clock = Clock(config.injected_clock, self.store.marks)
         self.batches = BatchDesk(config, resources.slab, self.delivery, clock)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
@@ -174,7 +176,7 @@ class Coordinator:
         now_s = time.monotonic()
         is_busy = self.changes.busy or self.changes.reported or self.building.epochs.busy or self.durable.busy
         ready = self.backend.poll(
-            [self.frontend.socket, self.store.wake_fd, self.durable.wake_fd],
+            [self.frontend.socket, self.store.wake_fd, self.durable.wake_fd, *self.multicast.sockets],
             0 if is_busy else TICK_MS,
             now_s,
         )
@@ -186,6 +188,8 @@ class Coordinator:
             self.building.catalogue_changed()
         if self.durable.wake_fd in ready:
             self.durable.poll()
+        if any(socket in ready for socket in self.multicast.sockets):
+            self.multicast.hear()
         if from_clients:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
@@ -232,6 +236,7 @@ class Coordinator:
         with contextlib.ExitStack() as steps:
             steps.callback(self.resources.close)
             steps.callback(self.frontend.close)
+            steps.callback(self.multicast.close)
             steps.callback(self.durable.close)
             steps.callback(self.changes.committed, math.inf)
             steps.callback(self.store.close)

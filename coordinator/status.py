@@ -77,6 +77,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "batches_open": len(coordinator.batches.open),
         "chunks_free": resources.slab.free_count,
         "listeners": coordinator.delivery.listeners.count,
+        "multicast": coordinator.multicast.status(),
         "counters": resources.own_counters(),
         "workers": workers,
         "tuner": {

@@ -69,6 +69,7 @@ class Answer(enum.StrEnum):
 REPLY = "reply"
 ERROR = "error"
 NOTIFY = "notify"
+INVITE = "invite"
 TUNE_ACTIONS = ("show", "now", "set", "freeze", "thaw", "import_statistics", "clear_statistics")
 
 
@@ -91,7 +92,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
         frozenset({"batch", "batch_id", "publisher"}),
         frozenset({"answer", "ids", "at", "sizes", "valid_until"}),
     ),
-    Op.LISTEN: Fields(frozenset({"owner"}), frozenset({"durable", "window"})),
+    Op.LISTEN: Fields(frozenset({"owner"}), frozenset({"durable", "window", "records"})),
     Op.UNLISTEN: Fields(frozenset({"owner"}), frozenset({"durable"})),
     Op.ACKNOWLEDGE: Fields(frozenset({"number", "sequence"})),
     Op.FORGET: Fields(frozenset({"owner", "durable"})),
@@ -113,7 +114,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.DESCRIBE: frozenset({"results"}),
     Op.LIST: frozenset({"items", "next", "version"}),
     Op.PUBLISH: frozenset({"event_count", "generation", "version", "match_count", "refused"}),
-    Op.LISTEN: frozenset({"owner", "durable", "number", "sequence"}),
+    Op.LISTEN: frozenset({"owner", "durable", "number", "sequence", "records"}),
     Op.UNLISTEN: frozenset(),
     Op.ACKNOWLEDGE: frozenset(),
     Op.FORGET: frozenset({"forgotten"}),
@@ -141,6 +142,7 @@ LISTED_SIZE_BYTES_MAX = 1 << 20
 """Subscriptions of one page, and about the bytes of their ids and expressions, unless one alone has more."""
 _ALWAYS = frozenset({"op", "request"})
 _OPS = {op.value: op for op in Op}
+INVITE_FIELDS = frozenset({"generation", "groups", "token"})
 NOTIFY_FIELDS = frozenset({"owner", "durable", "publisher", "batch_id", "dropped", "events", "ended"})
 WINDOW_DEFAULT, WINDOW_MAX = 1_000, 100_000
 """Notifications that a durable receiver may have unacknowledged, unless it says how many; and the most."""
@@ -187,6 +189,12 @@ def error_frames(request: str, error: PubSubError) -> list[Buffer]:
 def notify_frames(fields: Mapping[str, Any]) -> list[Buffer]:
     """Return the frames of a notification; its events may be `orjson.Fragment` values."""
     return [MAGIC, orjson.dumps({"op": NOTIFY, **fields})]
+
+
+def invite_frames(generation: int, groups: Sequence[int], token: bytes) -> list[Buffer]:
+    """Return the frames that invite a connection to groups."""
+    fields = {"generation": generation, "groups": list(groups), "token": token.hex()}
+    return [MAGIC, orjson.dumps({"op": INVITE, **fields})]
 
 
 def parse_message(frames: Sequence[Buffer]) -> Message:

@@ -132,7 +132,7 @@ def test_what_finds_no_room_is_counted_and_told_with_the_next() -> None:
         desk.notify(merged_of([[0], [0]]), catalogue, 1, "p", "b", lambda idxs: [event for _ in idxs])  # type: ignore[arg-type]
 
     desk, catalogue = DeliveryDesk(send), Rows([0])
-    assert desk.listen(b"c", "o0") == {"owner": "o0", "number": 0, "sequence": 0}
+    assert desk.listen(b"c", "o0") == {"owner": "o0", "number": 0, "sequence": 0, "records": None}
     notify()
     room[0] = False
     notify()

@@ -74,6 +74,11 @@ def test_push_fields_are_those_of_the_code() -> None:
     assert {name for row in rows for name in names(row[0])} == protocol.NOTIFY_FIELDS | {"op"}
 
 
+def test_fields_of_an_invitation_are_those_of_the_code() -> None:
+    rows = table(section("### records"))
+    assert {name for row in rows for name in names(row[0])} == protocol.INVITE_FIELDS | {"op"}
+
+
 def test_error_codes_are_those_of_the_code() -> None:
     rows = table(section("## Errors"))
     listed = {row[0].strip("`"): row[1] for row in rows}

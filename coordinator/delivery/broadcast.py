@@ -28,6 +28,13 @@ class Broadcast:
     endpoints : sequence of str
         Where to bind.
     ring : BroadcastRing
+
+    Attributes
+    ----------
+    endpoint : str
+        Where this host's connections are made.
+    record_count, message_count : int
+        Records since the start, and messages that the socket was given.
     """
 
     def __init__(self, endpoints: Sequence[str], ring: BroadcastRing) -> None:
@@ -38,6 +45,7 @@ class Broadcast:
         self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES_MAX)
         for endpoint in endpoints:
             self.socket.bind(endpoint)
+        self.endpoint = endpoints[0]
         self._whole: set[bytes] = set()  # whole topics that somebody has subscribed to
         self._due: dict[tuple[int, int], None] = {}  # groups that are to be woken
         self.record_count = 0

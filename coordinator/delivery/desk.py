@@ -8,13 +8,14 @@ kept (`coordinator.delivery.durable`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
 
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
-from pubsub_cluster.coordinator.delivery.listeners import Listener, Listeners
+from pubsub_cluster.coordinator.delivery.listeners import NOBODY, Listener, Listeners
+from pubsub_cluster.coordinator.delivery.multicast import I8, Bools, Locate, Multicast
 from pubsub_cluster.coordinator.delivery.outbox_records import Body, Entry
 from pubsub_cluster.coordinator.delivery.told import Told, tell
 from pubsub_cluster.coordinator.merge import Merged
@@ -24,6 +25,7 @@ from pubsub_cluster.shm.catalogue import CatalogueReader
 NOTIFIED_SIZE_BYTES_MAX = 32 << 20
 MATCH_SIZE_BYTES = 32
 KEEP_ALIVE_S = 30.0
+Texts: TypeAlias = dict[int, bytes]  # of events, by their index
 
 
 class DeliveryDesk:
@@ -34,6 +36,8 @@ class DeliveryDesk:
     send : callable
         ``send(identity, frames) -> bool``; False when the connection's queue is full;
         raises `ConnectionError` when the connection is gone.
+    multicast : Multicast, optional
+        Without it everybody is told by pushes.
 
     Attributes
     ----------
@@ -43,8 +47,11 @@ class DeliveryDesk:
         Set once there is one.
     """
 
-    def __init__(self, send: Callable[[bytes, list[Buffer]], bool]) -> None:
+    def __init__(
+        self, send: Callable[[bytes, list[Buffer]], bool], multicast: Multicast | None = None
+    ) -> None:
         self._send = send
+        self.multicast = Multicast(send, None) if multicast is None else multicast
         self.listeners = Listeners()
         self.durable: DurableDesk | None = None
         self.sent = 0
@@ -61,26 +68,34 @@ class DeliveryDesk:
         """True when there are durable receivers."""
         return self.durable is not None and self.durable.active
 
-    def listen(self, identity: bytes, owner: str) -> dict[str, Any]:
+    def listen(
+        self, identity: bytes, owner: str, now_s: float = 0.0, takes_records: bool = False
+    ) -> dict[str, Any]:
         """Let a connection listen for an owner; return the fields of the reply.
 
         Raises
         ------
         LimitError
             There are too many listeners, none of whom has gone.
+        SegmentError
+            It takes records, and there is no room for their ring.
         """
         if self.listeners.is_full:
             self.sweep()
         heard = self.listeners.add(identity, owner)
         sequence = int(self.listeners.sequences[heard.number])
-        return {"owner": owner, "number": heard.number, "sequence": sequence}
+        records = self.multicast.listens(identity, heard.number, now_s) if takes_records else None
+        return {"owner": owner, "number": heard.number, "sequence": sequence, "records": records}
 
     def unlisten(self, identity: bytes, owner: str) -> None:
         """Stop telling a connection; one that does not listen is no error."""
-        self.listeners.remove(identity, owner)
+        number = self.listeners.remove(identity, owner)
+        if number != NOBODY:
+            self.multicast.membership.leaves(identity, number)
 
     def tick(self, now_s: float) -> None:
         """Every now and then, find listeners whose connection is gone."""
+        self.multicast.tick(now_s)
         if now_s - self._swept_at_s >= KEEP_ALIVE_S:
             self._swept_at_s = now_s
             self.sweep()
@@ -88,7 +103,7 @@ class DeliveryDesk:
     def sweep(self) -> None:
         """Send everybody a notification without events, and forget who is gone."""
         for listener in self.listeners:
-            self._push(listener, "", "", [])
+            self._push(listener, {"publisher": "", "batch_id": ""}, [])
 
     def notify(
         self,
@@ -98,8 +113,9 @@ class DeliveryDesk:
         publisher: str,
         batch_id: str,
         events_json: Callable[[list[int]], list[bytes]],
+        locate: Locate | None = None,
     ) -> int:
-        """Tell every listener its matches of one publication.
+        """Tell every listener its matches of one publication, each notification by one way.
 
         Each event is encoded once, whoever hears of it. When a publication would tell more than
         `NOTIFIED_SIZE_BYTES_MAX`, the owners beyond are dropped and told so later.
@@ -117,20 +133,32 @@ class DeliveryDesk:
         events = told.events.tolist()
         event_json = dict(zip(events, events_json(events), strict=True))
         record = self._keep(told, catalogue, publisher, batch_id, event_json) if self.keeps else 0
+        fields = {"publisher": publisher, "batch_id": batch_id}
+        gone = self.multicast.send(told, catalogue, fields, event_json, locate)
+        self._tell_the_others(told, gone, catalogue, fields, event_json)
+        return record
+
+    def _tell_the_others(
+        self, told: Told, gone: Bools, catalogue: CatalogueReader, fields: dict[str, Any], event_json: Texts
+    ) -> None:
+        """Tell by unicast what has not gone with a record, and who has not joined."""
+        joined = self.multicast.membership.joined_counts(told.number)
+        listening = self.listeners.listener_counts[told.number]
+        self.sent += int(joined[gone].sum())
         room_bytes = NOTIFIED_SIZE_BYTES_MAX
-        for number, entries in _by_number(told):
-            listeners = list(self.listeners.heard(number).listeners.values())
-            if not listeners:
-                continue
+        chosen = np.flatnonzero(np.where(gone, joined < listening, listening > 0))
+        for number, entries in _by_number(told, chosen):
             body, size_bytes = _body(told, entries, catalogue, event_json)
-            for listener in listeners:
+            alone = [one for one, entry in zip(body, entries, strict=True) if not gone[entry]]
+            for listener in list(self.listeners.heard(number).listeners.values()):
+                has_joined = self.multicast.membership.has_joined(listener.identity, number)
+                mine = alone if has_joined else body
                 room_bytes -= size_bytes
                 if room_bytes < 0:
-                    listener.dropped += len(body)
-                    self.dropped += len(body)
-                else:
-                    self._push(listener, publisher, batch_id, body)
-        return record
+                    listener.dropped += len(mine)
+                    self.dropped += len(mine)
+                elif mine:
+                    self._push(listener, fields, mine)
 
     def _keep(
         self,
@@ -138,13 +166,13 @@ class DeliveryDesk:
         catalogue: CatalogueReader,
         publisher: str,
         batch_id: str,
-        event_json: dict[int, bytes],
+        event_json: Texts,
     ) -> int:
         """Keep what owners with durable receivers are told."""
         assert self.durable is not None
         places: dict[int, int] = {}
         parts: dict[str, list[Entry]] = {}
-        for number, entries in _by_number(told):
+        for number, entries in _by_number(told, np.arange(len(told.event))):
             heard = self.listeners.heard(number)
             if heard.is_kept:
                 part = parts[heard.owner] = []
@@ -156,18 +184,14 @@ class DeliveryDesk:
         body = Body([(event_idx, event_json[event_idx]) for event_idx in places], parts)
         return self.durable.keep(publisher, batch_id, body)
 
-    def _push(self, listener: Listener, publisher: str, batch_id: str, body: list[dict[str, Any]]) -> None:
-        fields = {
-            "owner": listener.owner,
-            "publisher": publisher,
-            "batch_id": batch_id,
-            "dropped": listener.dropped,
-            "events": body,
-        }
+    def _push(self, listener: Listener, fields: dict[str, Any], body: list[dict[str, Any]]) -> None:
+        frames = notify_frames(
+            {"owner": listener.owner, **fields, "dropped": listener.dropped, "events": body}
+        )
         try:
-            accepted = self._send(listener.identity, notify_frames(fields))
+            accepted = self._send(listener.identity, frames)
         except ConnectionError:
-            self.listeners.remove(listener.identity, listener.owner)
+            self.unlisten(listener.identity, listener.owner)
             self.dropped += len(body)
             return
         if not body:
@@ -177,16 +201,18 @@ class DeliveryDesk:
         self.dropped += len(body) * (not accepted)
 
 
-def _by_number(told: Told) -> Iterator[tuple[int, list[int]]]:
-    """Yield each number with its entries, in order."""
-    order = np.argsort(told.number, kind="stable")
+def _by_number(told: Told, chosen: I8) -> Iterator[tuple[int, list[int]]]:
+    """Yield each number with those of its entries that are chosen, in order."""
+    order = chosen[np.argsort(told.number[chosen], kind="stable")]
+    if not len(order):
+        return
     numbers, starts = np.unique(told.number[order], return_index=True)
     for number, entries in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         yield number, entries.tolist()
 
 
 def _body(
-    told: Told, entries: list[int], catalogue: CatalogueReader, event_json: dict[int, bytes]
+    told: Told, entries: list[int], catalogue: CatalogueReader, event_json: Texts
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the events of a push and about how many bytes they take."""
     body: list[dict[str, Any]] = []

@@ -68,6 +68,8 @@ class Listeners:
         Pairs of a connection and an owner.
     sequences : uint64[numbers]
         Of each number's next notification.
+    listener_counts : int32[numbers]
+        Connections that listen.
     """
 
     def __init__(self) -> None:
@@ -76,6 +78,7 @@ class Listeners:
         self._free_numbers: list[int] = []
         self.count = 0
         self.sequences = np.zeros(_NUMBERS_AT_FIRST, np.uint64)
+        self.listener_counts = np.zeros(_NUMBERS_AT_FIRST, np.int32)
         # Of each owner of the catalogue, as far as it was asked for; owners have other numbers in each epoch.
         self._number_of_owner = np.full(0, _UNKNOWN, np.int32)
         self._numbered_in: Callable[[], CatalogueReader | None] = lambda: None
@@ -116,16 +119,19 @@ class Listeners:
             )
         heard = heard or self._enter(owner)
         heard.listeners[identity] = Listener(identity, owner)
+        self.listener_counts[heard.number] += 1
         self.count += 1
         return heard
 
-    def remove(self, identity: bytes, owner: str) -> None:
-        """Stop telling a connection; one that does not listen is no error."""
+    def remove(self, identity: bytes, owner: str) -> int:
+        """Stop telling a connection; return the owner's number, `NOBODY` when it did not listen."""
         heard = self._by_owner.get(owner)
         if heard is None or heard.listeners.pop(identity, None) is None:
-            return
+            return NOBODY
+        self.listener_counts[heard.number] -= 1
         self.count -= 1
         self._leave(heard)
+        return heard.number
 
     def keep(self, owner: str, on: bool) -> None:
         """Tell an owner that has durable receivers, or no longer for their sake."""
@@ -178,4 +184,5 @@ class Listeners:
         self._by_number.append(None)
         if number == len(self.sequences):
             self.sequences = np.concatenate([self.sequences, np.zeros_like(self.sequences)])
+            self.listener_counts = np.concatenate([self.listener_counts, np.zeros_like(self.listener_counts)])
         return number

@@ -92,11 +92,14 @@ class Membership:
         By which records are sent.
     offered : GroupGeneration or None
         The one that takes over next.
+    revision : int
+        Grows whenever it may be others whom a record reaches.
     """
 
     def __init__(self) -> None:
         self.current = GroupGeneration(0, {})
         self.offered: GroupGeneration | None = None
+        self.revision = 0
         self._offer_ends_s = 0.0
         self._connections: dict[bytes, _Connection] = {}
         self._due: dict[bytes, float] = {}  # when a connection is invited (again)
@@ -198,7 +201,7 @@ class Membership:
         -------
         bool[k]
         """
-        reached = (self.joined_counts(number) > 0) & (group != UNICAST)
+        reached: npt.NDArray[np.bool_] = (self.joined_counts(number) > 0) & (group != UNICAST)
         for one in np.unique(group[reached]).tolist():
             if one != EVERYBODY:
                 pairs = group == one
@@ -229,6 +232,7 @@ class Membership:
         self.current, self.offered = generation, None
         self._members.clear()
         self._joined_count[:] = 0
+        self.revision += 1
         for connection in self._connections.values():
             for passes in (connection.invited, connection.joined):
                 for older in [number for number in passes if number < generation.number]:
@@ -239,6 +243,7 @@ class Membership:
         for number in numbers:
             self._room(number)
             self._joined_count[number] += step
+            self.revision += 1
 
     def _room(self, number: int) -> None:
         if number >= len(self._joined_count):

@@ -1,0 +1,189 @@
+"""Tells owners by records: which notifications go with one, and who is told by unicast all the same.
+
+The parts: who has joined which group (`membership`), by which way an event goes (`distribution`), and what
+carries records (`broadcast`), which is opened when the first connection asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import zmq
+
+from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
+from pubsub_cluster.coordinator.delivery.distribution import UNICAST, Members, Rule, decide
+from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, Invitation, Membership
+from pubsub_cluster.coordinator.delivery.told import Told
+from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.language.protocol import Buffer, invite_frames
+from pubsub_cluster.language.records import Columns, encode_record
+from pubsub_cluster.shm.catalogue import CatalogueReader
+
+Bools = npt.NDArray[np.bool_]
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+
+
+class Locate(Protocol):
+    """Gives events to groups."""
+
+    def __call__(self, events: Sequence[int]) -> I4:
+        """Return the group of each event by its cell, `UNICAST` for those of S_0: int32[e]."""
+
+
+class Multicast:
+    """Records, and who gets them.
+
+    Parameters
+    ----------
+    send : callable
+        As for `DeliveryDesk`.
+    open_broadcast : callable
+        Returns the way to groups; called once, when it is needed. None: there is none.
+
+    Attributes
+    ----------
+    membership : Membership
+    rule : Rule
+        When a record pays.
+    broadcast : Broadcast or None
+    """
+
+    def __init__(
+        self, send: Callable[[bytes, list[Buffer]], bool], open_broadcast: Callable[[], Broadcast] | None
+    ) -> None:
+        self._send = send
+        self._open_broadcast = open_broadcast
+        self.broadcast: Broadcast | None = None
+        self.membership = Membership()
+        self.rule = Rule()
+        self._members = Members({EVERYBODY: self.membership.members(EVERYBODY)})
+        self._members_revision = self.membership.revision
+
+    def listens(self, identity: bytes, number: int, now_s: float) -> dict[str, Any] | None:
+        """A connection that takes records listens for an owner; return where they are to be had, if at all.
+
+        Raises
+        ------
+        SegmentError
+            There is no room for the ring.
+        """
+        if self._open_broadcast is None:
+            return None
+        if self.broadcast is None:
+            self.broadcast = self._open_broadcast()
+        self.membership.listens(identity, number, now_s)
+        return {"endpoint": self.broadcast.endpoint, "ring": self.broadcast.ring.facts}
+
+    @property
+    def sockets(self) -> list[zmq.Socket[bytes]]:
+        """What is to be polled for `hear`."""
+        return [] if self.broadcast is None else [self.broadcast.socket]
+
+    def hear(self) -> None:
+        """Take in who has subscribed to what."""
+        if self.broadcast is not None:
+            for token, is_on in self.broadcast.subscriptions():
+                (self.membership.token_seen if is_on else self.membership.token_lost)(token)
+
+    def tick(self, now_s: float) -> None:
+        """Let time pass."""
+        if self.broadcast is not None:
+            self.invite(self.membership.tick(now_s))
+
+    def invite(self, invitations: list[Invitation]) -> None:
+        """Send invitations; a connection that has no room for one, or is gone, is told by unicast."""
+        for one in invitations:
+            try:
+                self._send(one.identity, invite_frames(one.generation, one.groups, one.token))
+            except ConnectionError:
+                continue
+
+    @property
+    def members(self) -> Members:
+        """Whom a record of each group reaches now."""
+        membership = self.membership
+        if self._members_revision != membership.revision:
+            groups = (EVERYBODY, *membership.current.members)
+            self._members = Members({group: membership.members(group) for group in groups})
+            self._members_revision = membership.revision
+        return self._members
+
+    def send(
+        self,
+        told: Told,
+        catalogue: CatalogueReader,
+        fields: dict[str, Any],
+        event_json: dict[int, bytes],
+        locate: Locate | None,
+    ) -> Bools:
+        """Send what goes by records; return which notifications those are: bool[k].
+
+        Parameters
+        ----------
+        told : Told
+        catalogue : CatalogueReader
+        fields : dict
+            Of the head of each record: ``publisher``, ``batch_id``.
+        event_json : dict of int to bytes
+            By event.
+        locate : Locate or None
+            None: there are no groups.
+        """
+        gone = np.zeros(len(told.event), np.bool_)
+        if self.broadcast is None or not self.members.size[EVERYBODY]:
+            return gone
+        events = told.events
+        groups = np.full(len(events), UNICAST, np.int32) if locate is None else locate(events.tolist())
+        ways = decide(told, self.members, groups, self.rule)
+        first = np.searchsorted(told.event, events)
+        last = np.append(first[1:], len(told.event))
+        for place in np.flatnonzero(ways != UNICAST).tolist():
+            entries = np.arange(first[place], last[place])
+            entries = entries[self.members.holds(int(ways[place]), told.number[entries])]
+            event_idx = int(events[place])
+            head = {**fields, "event_index": event_idx, "event": orjson.Fragment(event_json[event_idx])}
+            pieces = encode_record(head, record_columns(told, entries, catalogue))
+            try:
+                self.broadcast.send(pieces, self.membership.current.number, int(ways[place]))
+            except LimitError:
+                continue
+            gone[entries] = True
+        return gone
+
+    def status(self) -> dict[str, Any]:
+        """Return what operators are told."""
+        broadcast = self.broadcast
+        return {
+            "generation": self.membership.current.number,
+            "groups": len(self.membership.current.members),
+            "joined": int(self.members.size[EVERYBODY]),
+            "records": 0 if broadcast is None else broadcast.record_count,
+            "messages": 0 if broadcast is None else broadcast.message_count,
+        }
+
+    def flush(self) -> None:
+        """Wake whoever was sent something."""
+        if self.broadcast is not None:
+            self.broadcast.wake()
+
+    def close(self) -> None:
+        """Close the way to groups."""
+        if self.broadcast is not None:
+            self.broadcast.close()
+
+
+def record_columns(told: Told, entries: I8, catalogue: CatalogueReader) -> Columns:
+    """Return what a record tells: some entries of one event, ascending."""
+    sizes = np.diff(told.offsets)[entries]
+    offsets = np.zeros(len(entries) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    match = np.repeat(told.offsets[entries] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    id_offsets, ids = catalogue.subscription_ids(told.rows[match])
+    return Columns(
+        told.number[entries], told.sequence[entries], offsets, told.handles[match], id_offsets, ids
+    )

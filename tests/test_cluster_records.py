@@ -1,0 +1,120 @@
+"""Listeners that are told by records, in a real cluster: the same is heard by every way, each thing once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pubsub_cluster import Client, Cluster
+from pubsub_cluster.client import Listener, Notification
+
+OWNERS = 12
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(pin=False) as running, running.client() as client:
+        made = client.subscribe_many(
+            [{"expr": f"x >= {owner}", "owner": f"o{owner}", "id": f"s{owner}"} for owner in range(OWNERS)]
+        )
+        assert all(not isinstance(one, Exception) for one in made)
+        yield running
+
+
+def wait_until(condition: Callable[[], bool], listener: Listener) -> None:
+    """Wait, as a listener that hears nothing, until something holds."""
+    end_s = time.monotonic() + TIMEOUT_S
+    listener.timeout_s = 0.05
+    while not condition():
+        assert time.monotonic() < end_s
+        assert next(listener, None) is None
+    listener.timeout_s = TIMEOUT_S
+
+
+def joined(cluster: Cluster, count: int) -> Callable[[], bool]:
+    """Return whether so many owners are told by records."""
+
+    def all_have() -> bool:
+        with cluster.client() as other:
+            return int(other.status()["multicast"]["joined"]) == count
+
+    return all_have
+
+
+def take(listener: Listener, count: int) -> list[Notification]:
+    return [next(listener) for _ in range(count)]
+
+
+@pytest.mark.parametrize("way", ["auto", "pubsub", "unicast"])
+def test_the_same_is_heard_by_every_way(cluster: Cluster, way: str) -> None:
+    with (
+        Client(cluster.data_dir, notified_by=way) as ears,
+        cluster.client(publisher=f"press {way}") as press,
+    ):
+        listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(OWNERS)]
+        before = press.status()["multicast"]["records"]
+        if way != "unicast":
+            wait_until(joined(cluster, OWNERS), listeners[0])
+        for batch in range(3):
+            press.publish([{"x": OWNERS, "name": "grüße"}, {"x": 0.5}, {"x": -1}], batch_id=f"b{batch}")
+        for owner, listener in enumerate(listeners):
+            events = [0, 1] if owner == 0 else [0]
+            heard = take(listener, 3 * len(events))
+            assert [(one.batch_id, one.event_index) for one in heard] == [
+                (f"b{batch}", event) for batch in range(3) for event in events
+            ]
+            assert {one.ids for one in heard} == {(f"s{owner}",)} and {one.owner for one in heard} == {
+                f"o{owner}"
+            }
+            assert heard[0].event == {"x": OWNERS, "name": "grüße"} and heard[0].publisher == f"press {way}"
+            assert [one.sequence for one in heard] == list(
+                range(heard[0].sequence, heard[0].sequence + len(heard))
+            )
+            assert not any(one.dropped for one in heard) and listener.queued_count == 0
+            assert listener.ordering.repeated_count == 0
+        records = press.status()["multicast"]["records"] - before
+        assert records == (0 if way == "unicast" else 3)
+
+
+def test_who_joins_late_and_who_takes_no_records_hears_everything_once(cluster: Cluster) -> None:
+    with (
+        Client(cluster.data_dir) as ears,
+        Client(cluster.data_dir, notified_by="unicast") as plain,
+        cluster.client(publisher="late") as press,
+    ):
+        first = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(OWNERS - 1)]
+        other = plain.listen("o3", timeout_s=TIMEOUT_S)
+        wait_until(joined(cluster, OWNERS - 1), first[0])
+        late = ears.listen(f"o{OWNERS - 1}", timeout_s=TIMEOUT_S)
+        sent = 0
+        end_s = time.monotonic() + TIMEOUT_S
+        while not joined(cluster, OWNERS)():
+            press.publish([{"x": OWNERS}], batch_id=str(sent))
+            ears.ping()
+            sent += 1
+            assert time.monotonic() < end_s
+        press.publish([{"x": OWNERS}], batch_id=str(sent))
+        for listener in (*first, late, other):
+            heard = take(listener, sent + 1)
+            assert [one.batch_id for one in heard] == [str(batch) for batch in range(sent + 1)]
+            assert not any(one.dropped for one in heard) and listener.ordering.repeated_count == 0
+
+
+def test_a_restart_is_survived(tmp_data_dir: Path) -> None:
+    with Client(tmp_data_dir) as ears:
+        with Cluster(tmp_data_dir, pin=False) as cluster, cluster.client() as press:
+            for owner in range(3):
+                press.subscribe("x > 0", owner=f"o{owner}", id=f"s{owner}")
+            listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(3)]
+            wait_until(joined(cluster, 3), listeners[0])
+            press.publish([{"x": 1}], batch_id="first")
+            assert [take(one, 1)[0].batch_id for one in listeners] == ["first"] * 3
+        with Cluster(tmp_data_dir, pin=False) as cluster, cluster.client() as press:
+            wait_until(joined(cluster, 3), listeners[0])
+            press.publish([{"x": 1}], batch_id="second")
+            assert [take(one, 1)[0].batch_id for one in listeners] == ["second"] * 3
+            assert press.status()["multicast"]["records"] == 1
