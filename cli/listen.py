@@ -1,4 +1,4 @@
-"""``listen``: the notifications of one owner, as they come."""
+"""``listen``, ``forget``: the notifications of one owner, as they come or as they are kept."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pubsub_cluster.cli.common import cluster_options, emit_json, json_option, note
+from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, json_option, note
 from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pubsub_cluster.client import Client
+    from pubsub_cluster.client.listener import Listener
 
 SILENCE_NOTE = "The connection to the cluster is lost; waiting until it is back. Ctrl-C ends it."
 
@@ -23,10 +24,16 @@ SILENCE_NOTE = "The connection to the cluster is lost; waiting until it is back.
 @click.option(
     "--idle", "idle_s", type=click.FloatRange(min=0.0), metavar="SECONDS", help="End after such a silence."
 )
+@click.option("--durable", metavar="NAME", help="As a durable receiver: what it was not told is kept for it.")
 @cluster_options
 @json_option
 def listen(
-    connect: Callable[[], Client], owner: str, count: int | None, idle_s: float | None, as_json: bool
+    connect: Callable[[], Client],
+    owner: str,
+    count: int | None,
+    idle_s: float | None,
+    durable: str | None,
+    as_json: bool,
 ) -> None:
     """Print what an owner is told.
 
@@ -34,17 +41,21 @@ def listen(
     because this reader was too slow are counted and said, never hidden. When the cluster falls silent this
     is said once, and the command waits until it is back.
 
+    With --durable the cluster keeps what OWNER is told from the first such command on, until a command with
+    the same NAME has printed it; `pubsub-cluster forget` ends that.
+
     \b
     Example:
       pubsub-cluster listen ann
       pubsub-cluster listen ann --json --count 10 | jq .event
+      pubsub-cluster listen ann --durable mailer
     """
     import orjson
 
     seen_count = dropped_count = 0
     with (
         connect() as client,
-        client.listen(owner, timeout_s=idle_s, on_silence=lambda: note(SILENCE_NOTE)) as notifications,
+        _listener(client, owner, idle_s, durable) as notifications,
     ):
         note(f"Listening for {owner}; Ctrl-C ends it.")
         for found in notifications:
@@ -71,3 +82,39 @@ def listen(
             if seen_count == count:
                 break
     note(f"{counted(seen_count, 'notification')}.")
+
+
+def _listener(client: Client, owner: str, idle_s: float | None, durable: str | None) -> Listener:
+    def on_silence() -> None:
+        note(SILENCE_NOTE)
+
+    if durable is None:
+        return client.listen(owner, timeout_s=idle_s, on_silence=on_silence)
+    return client.listen(owner, timeout_s=idle_s, on_silence=on_silence, durable=durable)
+
+
+@click.command()
+@click.argument("owner")
+@click.argument("name")
+@cluster_options
+@json_option
+@click.pass_context
+def forget(ctx: click.Context, connect: Callable[[], Client], owner: str, name: str, as_json: bool) -> None:
+    """Forget the durable receiver NAME of OWNER.
+
+    What is kept for it goes with it. The exit code is 1 when there is none.
+
+    \b
+    Example:
+      pubsub-cluster forget ann mailer
+    """
+    with connect() as client:
+        forgotten = client.forget(owner, name)
+    if as_json:
+        emit_json({"owner": owner, "durable": name, "forgotten": forgotten})
+    elif forgotten:
+        click.echo(f"Forgot the durable receiver {name} of {owner}.")
+    else:
+        note(f"{owner} has no durable receiver {name}.")
+    if not forgotten:
+        ctx.exit(EXIT_ERROR)

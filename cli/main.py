@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "load": "pubsub_cluster.cli.load:load",
     "publish": "pubsub_cluster.cli.publish:publish",
     "listen": "pubsub_cluster.cli.listen:listen",
+    "forget": "pubsub_cluster.cli.listen:forget",
     "match": "pubsub_cluster.cli.match:match",
     "explain": "pubsub_cluster.cli.explain:explain",
     "resize": "pubsub_cluster.cli.resize:resize",

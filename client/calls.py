@@ -266,6 +266,11 @@ class Calls(OperatorCalls):
         async for request in self._session.ask_in_order(senders, max(1, in_flight)):
             yield _matches(await self._session.wait(request), sent.popleft())
 
+    async def forget(self, owner: str, durable: str) -> bool:
+        """Remove a durable receiver and all that is kept for it; return whether there was one."""
+        reply = await self._session.ask(Op.FORGET, {"owner": owner, "durable": durable})
+        return reply.header.get("forgotten") is True
+
     # -- helpers -----------------------------------------------------------------------------------
 
     async def soon(

@@ -8,16 +8,19 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from pubsub_cluster.client.blocking import each, run
 from pubsub_cluster.client.calls import AnswerName, Calls, endpoint_of
+from pubsub_cluster.client.durable import DurableListener
 from pubsub_cluster.client.listener import Listener
 from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
+from pubsub_cluster.language.protocol import WINDOW_DEFAULT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,6 +107,7 @@ class Client:
     publish = _blocking(Calls.publish)
     publish_stream = _iterating(Calls.publish_stream)
     receive = _blocking(Calls.receive)
+    forget = _blocking(Calls.forget)
 
     hello = _blocking(Calls.hello)
     ping = _blocking(Calls.ping)
@@ -162,6 +166,7 @@ class Client:
             )
         )
 
+    @overload
     def listen(
         self,
         owner: str,
@@ -169,6 +174,32 @@ class Client:
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
+        durable: None = None,
+    ) -> Listener: ...
+
+    @overload
+    def listen(
+        self,
+        owner: str,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[], None] | None = None,
+        on_notification: Callable[[Notification], object] | None = None,
+        durable: str,
+        window: int = WINDOW_DEFAULT,
+        by_hand: bool = False,
+    ) -> DurableListener: ...
+
+    def listen(
+        self,
+        owner: str,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[], None] | None = None,
+        on_notification: Callable[[Notification], object] | None = None,
+        durable: str | None = None,
+        window: int = WINDOW_DEFAULT,
+        by_hand: bool = False,
     ) -> Listener:
         """Listen for the events that an owner's subscriptions match.
 
@@ -179,5 +210,15 @@ class Client:
 
         With `on_notification`, do not iterate: it is called with each notification, from within `receive` and
         any other call that waits. What it raises, that call raises; it may use the client.
+
+        With `durable`, a name, the owner's notifications are kept from the first such call on, whether or not
+        anybody listens, until they are acknowledged (`docs/delivery.md`): each comes at least once, over
+        disconnections and restarts. `DurableListener` acknowledges one when the next is asked for (or when
+        `on_notification` has returned), or else `by_hand`; `window` are sent unacknowledged. Of several
+        connections under one name the latest has them.
         """
-        return run(self._session.listen(Listener, owner, timeout_s, on_silence, on_notification))
+        kind: Callable[..., Listener] = Listener
+        if durable is not None:
+            kind = partial(DurableListener, durable, window, by_hand, self._session.acknowledge)
+        listening = self._session.listen(kind, owner, timeout_s, on_silence, on_notification, durable)
+        return run(listening)

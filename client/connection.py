@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pubsub_cluster.client.notifications import ListenKey, listen_key
 from pubsub_cluster.language.errors import (
     BusyError,
     ProtocolError,
@@ -119,21 +120,16 @@ class Connection:
     silence_s : float
         First time after which an unanswered request makes the client ask whether the cluster is there;
         doubles for each request up to `SILENCE_S_MAX`.
-    takes_records : bool
-        Listeners can be told by records.
     """
 
-    def __init__(
-        self, client_id: str, endpoint: str, silence_s: float = SILENCE_S, takes_records: bool = False
-    ) -> None:
+    def __init__(self, client_id: str, endpoint: str, silence_s: float = SILENCE_S) -> None:
         self._client_id = client_id
         self._endpoint = endpoint
         self._silence_s = silence_s
-        self.takes_records = takes_records
         self._request_count = 0
         self._pending: dict[str, Request] = {}
-        self._listening: set[str] = set()
-        self._relistens: dict[str, str] = {}
+        self._listening: dict[ListenKey, Mapping[str, Any]] = {}
+        self._relistens: dict[str, ListenKey] = {}
         self._probe_id: str | None = None
         self._probe_due_s = 0.0
         self._greeting_new_socket = False
@@ -141,7 +137,7 @@ class Connection:
         self.finished: deque[Request] = deque()
         self.hello: dict[str, Any] | None = None
         self.hello_error: PubSubError | None = None
-        self.listen_errors: dict[str, PubSubError] = {}
+        self.listen_errors: dict[ListenKey, PubSubError] = {}
         self.heard_at_s: float | None = None
         self.reconnect_count = 0
         self.stray_count = 0
@@ -174,12 +170,12 @@ class Connection:
         """Stop waiting for a request; a later answer to it is a stray."""
         self._pending.pop(request.request_id, None)
 
-    def set_listening(self, owner: str, on: bool) -> None:
-        """Keep (or no longer keep) the owner's listener registered over reconnects and restarts."""
+    def set_listening(self, fields: Mapping[str, Any], on: bool) -> None:
+        """Keep (or no longer keep) a listener registered over reconnects and restarts: what it asks for."""
         if on:
-            self._listening.add(owner)
+            self._listening[listen_key(fields)] = fields
         else:
-            self._listening.discard(owner)
+            self._listening.pop(listen_key(fields), None)
 
     def probe(self, now_s: float) -> Instructions:
         """Ask now whether the cluster is there, unless that question is already out."""
@@ -334,20 +330,18 @@ class Connection:
 
     def _listen_again(self, instructions: Instructions) -> None:
         self._relistens.clear()
-        for owner in sorted(self._listening):
+        for key, fields in self._listening.items():
             request_id = self._next_id()
-            self._relistens[request_id] = owner
-            instructions.send.append(
-                request_frames(Op.LISTEN, request_id, listen_fields(owner, self.takes_records))
-            )
+            self._relistens[request_id] = key
+            instructions.send.append(request_frames(Op.LISTEN, request_id, fields))
 
     def _on_stray(self, message: Message) -> Instructions:
-        owner = self._relistens.pop(message.request, None)
-        if owner is None:
+        key = self._relistens.pop(message.request, None)
+        if key is None:
             self.stray_count += 1
             return NOTHING
         if message.op == ERROR:
-            self.listen_errors[owner] = _error_of(message)
+            self.listen_errors[key] = _error_of(message)
         return _begun(message)
 
     def _await_answer(self, request: Request, now_s: float) -> None:
@@ -375,11 +369,6 @@ def hello_frames(client_id: str, request_id: str) -> list[Buffer]:
     return request_frames(
         Op.HELLO, request_id, {"client": client_id, "version": PROTOCOL_VERSION, "replies": True}
     )
-
-
-def listen_fields(owner: str, takes_records: bool) -> dict[str, Any]:
-    """Return the fields of a request to listen."""
-    return {"owner": owner, "records": True} if takes_records else {"owner": owner}
 
 
 def life_of(hello: Mapping[str, Any]) -> tuple[Any, Any]:

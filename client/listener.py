@@ -46,6 +46,14 @@ class NotificationQueue:
         """Return the first; there is one."""
         return self._queue.popleft()
 
+    def put_back(self, notification: Notification) -> None:
+        """Let a notification be the first again."""
+        self._queue.appendleft(notification)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._queue.clear()
+
 
 class Hearing:
     """What an owner is told, in order, and as far as nobody has taken it.
@@ -66,7 +74,8 @@ class Hearing:
     on_notification : callable or None
         Called with each; then nobody iterates.
     number : int or None
-        Of the owner, as the cluster counts those that are listened to.
+        Of the owner, as the cluster counts those that are listened to; None where records tell it nothing.
+    takes_records : bool
     """
 
     def __init__(
@@ -85,8 +94,14 @@ class Hearing:
         self._queue = NotificationQueue()
         self.ordering = Ordering()
         self.number: int | None = None
+        self.takes_records = False
         self.closed = False
         self.on_notification: Callable[[Notification], object] | None = None
+
+    @property
+    def listen_fields(self) -> dict[str, Any]:
+        """What the cluster is asked for."""
+        return {"owner": self.owner, "records": True} if self.takes_records else {"owner": self.owner}
 
     @property
     def queued_count(self) -> int:
@@ -107,6 +122,10 @@ class Hearing:
         """Give up gaps that have been open for too long."""
         for ready in self.ordering.tick(now_s):
             self._queue.put(ready)
+
+    def ended_by_cluster(self, why: str) -> None:
+        """The cluster tells this connection no longer."""
+        self.closed = True
 
     def tell(self) -> int:
         """Call `on_notification` with what is queued, until it is closed; return how many those were."""

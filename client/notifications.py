@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.records import Entry, Record
+
+ListenKey: TypeAlias = tuple[str, str | None]
+"""An owner, and the name of a durable receiver."""
+
+
+def listen_key(fields: Mapping[str, Any]) -> ListenKey:
+    """Return whose notifications a header is about."""
+    return fields.get("owner", ""), fields.get("durable")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
-
 from pubsub_cluster.client.connection import (
     NOTHING,
     SILENCE_S,
@@ -28,15 +26,10 @@ from pubsub_cluster.client.connection import (
     Instructions,
     Request,
     life_of,
-    listen_fields,
 )
 from pubsub_cluster.client.listener import Hearing
-from pubsub_cluster.client.notifications import (
-    Notification,
-    head_of,
-    notification_from_record,
-    notifications_from_push,
-)
+from pubsub_cluster.client.notifications import ListenKey, Notification, listen_key, notifications_from_push
+from pubsub_cluster.client.numbered import Numbered
 from pubsub_cluster.client.record_reader import WAYS
 from pubsub_cluster.client.transport import Transport
 from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
@@ -75,11 +68,10 @@ class Session:
         self.endpoint = endpoint
         self.timeout_s = timeout_s
         self.client_id = os.urandom(8).hex()
-        self.connection = Connection(self.client_id, endpoint, SILENCE_S, way != "unicast")
+        self.connection = Connection(self.client_id, endpoint, SILENCE_S)
         self._transport = Transport(endpoint)
-        self._listeners: dict[str, Hearing] = {}
-        self._by_number: dict[int, Hearing] = {}
-        self._numbers = np.zeros(0, np.int32)  # the same, ascending
+        self._listeners: dict[ListenKey, Hearing] = {}
+        self._numbered = Numbered()
         self._with_gaps: set[Hearing] = set()
         self._with_news: dict[Hearing, None] = {}  # those that call a function
         self._telling = False
@@ -180,29 +172,40 @@ class Session:
 
     async def listen(
         self,
-        kind: type[_Hearing],
+        kind: Callable[..., _Hearing],
         owner: str,
         timeout_s: float | None,
         on_silence: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
+        durable: str | None = None,
     ) -> _Hearing:
-        """Register a listener for an owner; a second one for the same owner takes the first one's place."""
-        watch = Watch(self.connection, owner, self.timeout_s, on_silence)
+        """Register a listener; a second one for the same owner and name takes the first one's place."""
+        key = (owner, durable)
+        watch = Watch(self.connection, key, self.timeout_s, on_silence)
         listener = kind(owner, timeout_s, watch, self._wait_for_notification, self._stop_listening)
         listener.on_notification = on_notification
-        previous = self._listeners.get(owner)
-        self._listeners[owner] = listener  # before the answer, which notifications may follow at once
+        listener.takes_records = durable is None and self._way != "unicast"
+        previous = self._listeners.get(key)
+        self._listeners[key] = listener  # before the answer, which notifications may follow at once
         try:
-            await self.ask(Op.LISTEN, listen_fields(owner, self.connection.takes_records))
+            await self.ask(Op.LISTEN, listener.listen_fields)
         except BaseException:
-            self._listeners.pop(owner)
+            self._listeners.pop(key)
             if previous is not None:
-                self._listeners[owner] = previous
+                self._listeners[key] = previous
             raise
         if previous is not None:
             previous.closed = True
-        self.connection.set_listening(owner, True)
+        self.connection.set_listening(listener.listen_fields, True)
         return listener
+
+    def acknowledge(self, number: int, sequence: int) -> None:
+        """Tell the cluster what a durable receiver has dealt with; nobody waits for the answer."""
+        if not self.closed:
+            fields = {"number": number, "sequence": sequence}
+            now_s = time.monotonic()
+            _, instructions = self.connection.submit(Op.ACKNOWLEDGE, fields, (), now_s, self.timeout_s)
+            self._do(instructions)
 
     async def pause(self, pause_s: float) -> None:
         """Let time pass."""
@@ -213,15 +216,23 @@ class Session:
         return request
 
     async def _stop_listening(self, listener: Hearing) -> None:
-        if self._listeners.get(listener.owner) is listener:
-            del self._listeners[listener.owner]
-            self._number_listeners()
-            self.connection.set_listening(listener.owner, False)
-            if not self.closed and self.connection.hello is not None:
-                await self._say_goodbye(listener.owner)
+        if self._drop(listener) and not self.closed and self.connection.hello is not None:
+            await self._say_goodbye(listener.listen_fields)
 
-    async def _say_goodbye(self, owner: str) -> None:
-        request = await self.send(Op.UNLISTEN, {"owner": owner})
+    def _drop(self, listener: Hearing) -> bool:
+        """Forget a listener; return whether it was known."""
+        fields = listener.listen_fields
+        if self._listeners.get(listen_key(fields)) is not listener:
+            return False
+        del self._listeners[listen_key(fields)]
+        self._numbered.renew(self._listeners.values())
+        self.connection.set_listening(fields, False)
+        return True
+
+    async def _say_goodbye(self, fields: Mapping[str, Any]) -> None:
+        request = await self.send(
+            Op.UNLISTEN, {name: fields[name] for name in ("owner", "durable") if name in fields}
+        )
         try:
             await self._pump(lambda: request.finished, time.monotonic() + min(UNLISTEN_S, self.timeout_s))
         finally:
@@ -326,15 +337,18 @@ class Session:
         for frames in instructions.send:
             self._transport.send(frames)
         for header in instructions.listening:
-            listener = self._listeners.get(header.get("owner", ""))
+            listener = self._listeners.get(listen_key(header))
             if listener is not None:
                 self._begin(listener, header)
         for header in instructions.invitations:
             if self._transport.records is not None:
                 self._transport.records.join(header)
         for header in instructions.notifications:
-            listener = self._listeners.get(header.get("owner", ""))
-            if listener is not None:
+            listener = self._listeners.get(listen_key(header))
+            if listener is not None and "ended" in header:
+                self._drop(listener)
+                listener.ended_by_cluster(str(header["ended"]))
+            elif listener is not None:
                 now_s = time.monotonic()
                 for notification in notifications_from_push(header):
                     listener.hear(notification, now_s)
@@ -357,32 +371,18 @@ class Session:
         if not isinstance(sequence, int):
             raise ProtocolError("the answer to `listen` lacks a sequence", seen=dict(header))
         listener.begin(source, sequence)
-        listener.number = header.get("number")
-        self._number_listeners()
         if header.get("records") is not None:
-            listener.ordering.wait_s = GAP_S_MAX
+            listener.number, listener.ordering.wait_s = header.get("number"), GAP_S_MAX
             self._open_records(header["records"])
+        self._numbered.renew(self._listeners.values())
 
     def _open_records(self, facts: Mapping[str, Any]) -> None:
         self._transport.open_records(facts, self._way)
 
-    def _number_listeners(self) -> None:
-        numbered = {one.number: one for one in self._listeners.values() if one.number is not None}
-        self._by_number = numbered
-        self._numbers = np.array(sorted(numbered), np.int32)
-
     def _take_records(self) -> None:
-        """Give listeners what records tell their owners; an event is decoded once for all of them."""
-        records = self._transport.records
-        if records is None or not records.readable:
-            return
         now_s = time.monotonic()
-        for record in records.receive():
-            head: dict[str, Any] | None = None
-            for entry in record.entries(self._numbers):
-                head = head or head_of(record)
-                listener = self._by_number[entry.number]
-                listener.hear(notification_from_record(listener.owner, head, entry), now_s)
+        for record in self._transport.receive_records():
+            for listener in self._numbered.hear(record, now_s):
                 self._note(listener)
 
     def _check_open(self) -> None:

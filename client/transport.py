@@ -17,6 +17,7 @@ import zmq
 from pubsub_cluster.client.record_reader import RecordReader
 from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.protocol import Buffer
+from pubsub_cluster.language.records import Record
 
 QUEUED_MESSAGES_MAX = 1_000
 # Plain numbers: combining pyzmq's flags costs more than sending a frame.
@@ -107,6 +108,10 @@ class Transport:
     def receive(self) -> list[bytes] | None:
         """Return the next message, or None when none has arrived."""
         return self._socket.recv_multipart(flags=LAST) if self._readable() else None
+
+    def receive_records(self) -> list[Record]:
+        """Return the records that have come."""
+        return [] if self.records is None or not self.records.readable else self.records.receive()
 
     def close(self) -> None:
         """Close the sockets at once."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from pubsub_cluster.client.connection import NOTHING, Connection, Instructions
+from pubsub_cluster.client.notifications import ListenKey
 
 # A listener greets the cluster this often to notice that it was restarted.
 HEARTBEAT_S = 2.0
@@ -19,7 +20,8 @@ class Watch:
     Parameters
     ----------
     connection : Connection
-    owner : str
+    key : (str, str or None)
+        Of the listener.
     timeout_s : float
         A silence of this length is an error, unless somebody is told of silences instead.
     on_silence : callable or None
@@ -27,10 +29,14 @@ class Watch:
     """
 
     def __init__(
-        self, connection: Connection, owner: str, timeout_s: float, on_silence: Callable[[], None] | None
+        self,
+        connection: Connection,
+        key: ListenKey,
+        timeout_s: float,
+        on_silence: Callable[[], None] | None,
     ) -> None:
         self._connection = connection
-        self._owner = owner
+        self._key = key
         self._timeout_s = timeout_s
         self._on_silence = on_silence
         self._heard_s = self._looked_s = -math.inf
@@ -46,7 +52,7 @@ class Watch:
         PubSubError
             It has refused the listener after a restart.
         """
-        error = self._connection.listen_errors.pop(self._owner, None)
+        error = self._connection.listen_errors.pop(self._key, None)
         if error is not None:
             raise error
         if now_s - self._looked_s > 2 * HEARTBEAT_S:  # nobody has waited meanwhile
@@ -60,5 +66,5 @@ class Watch:
                 self._on_silence()
             self._told = silent
         elif silence_s >= self._timeout_s:
-            raise self._connection.no_reply(f"nothing was heard while listening for `{self._owner}`")
+            raise self._connection.no_reply(f"nothing was heard while listening for `{self._key[0]}`")
         return self._connection.probe(now_s) if silence_s >= HEARTBEAT_S else NOTHING

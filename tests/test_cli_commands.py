@@ -66,6 +66,7 @@ def test_all_commands_are_there() -> None:
         "load",
         "publish",
         "listen",
+        "forget",
         "match",
         "explain",
         "doctor",

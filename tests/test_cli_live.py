@@ -132,6 +132,13 @@ def test_listen_prints_notifications_and_ends_with_ctrl_c(data_dir: Path) -> Non
         out, err = listener.communicate(timeout=TIMEOUT_S)
         assert listener.returncode == 130
         assert (out, err) == ("", "Stopped.\n")
+        durable = ("listen", "ann", "--durable", "mailer", "--idle", "0.1", "--json", *data)
+        run(*durable)
+        run("publish", "-", *data, text='{"price": 12}\n')
+        assert json.loads(run(*durable).stdout)["event"] == {"price": 12}
+        assert run(*durable).stdout == "", "it was printed, and acknowledged"
+        assert result_of("forget", "ann", "mailer", *data)["forgotten"] is True
+        assert result_of("forget", "ann", "mailer", *data, exit_code=1)["forgotten"] is False
     finally:
         result_of("stop", *data)
 

@@ -82,7 +82,7 @@ def test_a_request_is_sent_again_a_bounded_number_of_times() -> None:
 
 def test_another_life_gets_everything_again_at_once() -> None:
     connection = connected("a")
-    connection.set_listening("me", True)
+    connection.set_listening({"owner": "me"}, True)
     first, second = ask(connection), ask(connection)
     again = greet(connection, connection.tick(SILENCE_S), "b", 2.1)
     assert ops(again) == ["listen", "ping", "ping"]
@@ -92,7 +92,7 @@ def test_another_life_gets_everything_again_at_once() -> None:
 
 def test_an_unanswered_greeting_means_a_new_connection() -> None:
     connection = connected("a")
-    connection.set_listening("me", True)
+    connection.set_listening({"owner": "me"}, True)
     request = ask(connection)
     connection.tick(SILENCE_S)
     instructions = connection.tick(2 * SILENCE_S)
@@ -158,11 +158,11 @@ def test_a_refused_greeting_is_the_answer_to_everything() -> None:
 
 def test_a_refused_second_registration_is_told_to_its_listener() -> None:
     connection = connected("a")
-    connection.set_listening("me", True)
+    connection.set_listening({"owner": "me"}, True)
     again = greet(connection, connection.probe(5.0), "b", 5.1)
     listen = parse_message(again.send[0])
     connection.receive(error_frames(listen.request, LimitError("too many listeners")), 5.2)
-    assert isinstance(connection.listen_errors["me"], LimitError)
+    assert isinstance(connection.listen_errors["me", None], LimitError)
 
 
 @pytest.mark.parametrize("frames", [[b"HTTP/1.1 400"], [b"PSC1", b'{"op":"hello","request":"x"}']])

@@ -1,0 +1,35 @@
+"""Listeners by the numbers of their owners: who of a client's listeners is told what by a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pubsub_cluster.client.listener import Hearing
+from pubsub_cluster.client.notifications import head_of, notification_from_record
+from pubsub_cluster.language.records import Record
+
+
+class Numbered:
+    """The listeners of one client that records may tell something."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Hearing] = {}
+        self._numbers = np.zeros(0, np.int32)  # the same, ascending
+
+    def renew(self, listeners: Iterable[Hearing]) -> None:
+        """Take the listeners as they are now."""
+        self._by_number = {one.number: one for one in listeners if one.number is not None}
+        self._numbers = np.array(sorted(self._by_number), np.int32)
+
+    def hear(self, record: Record, now_s: float) -> list[Hearing]:
+        """Give listeners what a record tells their owners; return them. The event is decoded once for all."""
+        entries = list(record.entries(self._numbers))
+        head = head_of(record) if entries else {}
+        heard: list[Hearing] = []
+        for entry in entries:
+            listener = self._by_number[entry.number]
+            listener.hear(notification_from_record(listener.owner, head, entry), now_s)
+            heard.append(listener)
+        return heard
