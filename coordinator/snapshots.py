@@ -20,7 +20,7 @@ from pubsub_cluster.language.errors import PubSubError, StoreError
 from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
 from pubsub_cluster.shm.catalogue_store import I8, CatalogueColumns
-from pubsub_cluster.shm.columns import layout_version
+from pubsub_cluster.shm.column_plan import layout_version
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.packed_file import PART_SUFFIX, PackedFile, PackedWriter, opened
 

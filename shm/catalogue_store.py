@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.language.errors import LimitError
-from pubsub_cluster.shm.columns import FAMILIES, length_in
+from pubsub_cluster.shm.column_plan import length_in
+from pubsub_cluster.shm.columns import FAMILIES
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner
 

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pubsub_cluster.shm.columns import FAMILIES, FRAMES, Column, length_symbols
+from pubsub_cluster.shm.column_plan import length_symbols
+from pubsub_cluster.shm.columns import FAMILIES, FRAMES, Column
 
 PAGE_PATH = Path(__file__).resolve().parents[1] / "docs" / "shm-layout.md"
 
@@ -17,7 +18,7 @@ Generated from `shm/columns.py` by `python -m pubsub_cluster.shm.columns`; do no
 Every segment is called `pubsub-<cluster>-<pid>-<start>-<kind>-<generation>` and starts with a stamp of
 64 bytes (`shm/header.py`): magic, layout version (a checksum of the tables below), byte order, generation,
 owner's pid and start time, kind, payload size. Behind it lie the family's lengths, int64 each, in the order
-given. Offsets follow from the lengths alone (`plan` in `shm/columns.py`). Items are in native byte order.
+given. Offsets follow from the lengths alone (`shm/column_plan.py`). Items are in native byte order.
 
 Neither CPython nor Numba has a portable release store, so nothing here is published by a store: a reader
 looks at what a message has told it of, and the column *ordered by* says which. Words that change in place

@@ -1,7 +1,7 @@
 """A segment of one family of columns: created from its lengths, attached by its name.
 
 The creator writes the lengths behind the stamp; whoever attaches reads them there, plans the same
-offsets (`shm.columns.plan`) and gets every column by name. That the segment is complete is told by a
+offsets (`shm.column_plan`) and gets every column by name. That the segment is complete is told by a
 message, never by the segment.
 """
 
@@ -14,14 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.language.errors import SegmentError
-from pubsub_cluster.shm.columns import (
-    PAGE_SIZE_BYTES,
-    Plan,
-    layout_version,
-    length_symbols,
-    lengths_span,
-    plan,
-)
+from pubsub_cluster.shm.column_plan import Plan, layout_version, length_symbols, lengths_span, plan
+from pubsub_cluster.shm.columns import PAGE_SIZE_BYTES
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.segment import AnySegment, Owner, PrivateSegment, Segment
 

@@ -31,7 +31,7 @@ from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
 from pubsub_cluster.shm.catalogue_store import U8, CatalogueColumns, CatalogueCounts
 from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
-from pubsub_cluster.shm.columns import layout_version
+from pubsub_cluster.shm.column_plan import layout_version
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.shm.packed_file import PART_SUFFIX, PackedFile, PackedWriter, opened, put_in_place
 

@@ -40,7 +40,7 @@ from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWr
 from pubsub_cluster.shm.catalogue_rows import window_of
 from pubsub_cluster.shm.catalogue_store import _SYMBOLS
 from pubsub_cluster.shm.change_groups import Change
-from pubsub_cluster.shm.columns import length_in
+from pubsub_cluster.shm.column_plan import length_in
 
 ITEMS: list[Any] = [
     {

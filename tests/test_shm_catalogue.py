@@ -30,7 +30,7 @@ from pubsub_cluster.shm.catalogue import (
 )
 from pubsub_cluster.shm.catalogue_rows import clause_ranges, literal_ranges, window_of
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
-from pubsub_cluster.shm.columns import length_in, length_symbols
+from pubsub_cluster.shm.column_plan import length_in, length_symbols
 from pubsub_cluster.shm.segment import Owner, current_owner, list_segments, unlink_segment
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.language.errors import SegmentError
 from pubsub_cluster.shm import columns, columns_page
-from pubsub_cluster.shm.columns import FAMILIES, FRAMES, Plan, length_symbols, lengths_span, plan
+from pubsub_cluster.shm.column_plan import Plan, length_symbols, lengths_span, plan
+from pubsub_cluster.shm.columns import FAMILIES, FRAMES
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.segment import Owner, Segment, current_owner, list_segments, unlink_segment
 
