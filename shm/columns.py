@@ -262,6 +262,16 @@ _BROADCAST_RING = _columns(
     ("record_bytes", "u1", "ring_bytes", "byte", "frames and records (`language/records.py`), over and over"),
 )
 
+_GROUP_MAP = _columns(
+    "tuner",
+    "coordinator",
+    _ANNOUNCED,
+    ("grid_json", "u1", "grid_bytes", "byte", "the grid over the event space, as JSON"),
+    ("cell_group", "i4", "cells", "group", "of each cell of the grid; -1: events there go by unicast"),
+    ("member_start", "i8", "groups + 1", "member", "first member of each group"),
+    ("member", "i4", "members", "owner", "place among the owners that were asked for, ascending in a group"),
+)
+
 FAMILIES: dict[str, tuple[Column, ...]] = {
     "catalogue": _CATALOGUE,
     "layout": _LAYOUT,
@@ -270,6 +280,7 @@ FAMILIES: dict[str, tuple[Column, ...]] = {
     "counters": _COUNTERS,
     "moved": _MOVED,
     "broadcast_ring": _BROADCAST_RING,
+    "group_map": _GROUP_MAP,
 }
 
 FRAMES: dict[str, Frame] = {
@@ -280,6 +291,7 @@ FRAMES: dict[str, Frame] = {
     "counters": Frame(CACHE_LINE_BYTES, "", 0, "Counters of all processes, one padded word each."),
     "moved": Frame(CACHE_LINE_BYTES, "", 0, "Where everything went when a catalogue was copied."),
     "broadcast_ring": Frame(CACHE_LINE_BYTES, "", 0, "Records for groups of listeners, over and over."),
+    "group_map": Frame(CACHE_LINE_BYTES, "", 0, "Groups of owners for multicast, and the cells of events."),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +13,21 @@ from matching_cases import raw_batch
 from owned_catalogue import owned_catalogue
 
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.group_map import UNICAST, read_group_map
+from pubsub_cluster.shm.owner import SegmentName, current_owner, list_segments, parse_name, unlink_segment
 from pubsub_cluster.tuner import group_grid
 from pubsub_cluster.tuner.grid import OUTSIDE, Dimension, Grid, make_grid
-from pubsub_cluster.tuner.group_builder import EVENTS_MIN, BuiltGroups, build_groups, cell_weights
+from pubsub_cluster.tuner.group_builder import (
+    EVENTS_MIN,
+    BuiltGroups,
+    build_groups,
+    cell_weights,
+    form_group_map,
+)
 from pubsub_cluster.tuner.group_grid import choose_grid
 from pubsub_cluster.tuner.groups import CATCH_ALL, GroupOptions
 from pubsub_cluster.tuner.interest import Chosen, owner_cells
+from pubsub_cluster.tuner.messages import FormGroups
 
 SIDE = 16
 EVENTS = [{"x": (number % SIDE,), "y": (number // SIDE,), "z": (number % 3,)} for number in range(SIDE**2)]
@@ -151,3 +161,38 @@ def test_groups_need_owners_and_events() -> None:
     reader, owners = CatalogueReader.of(writer), np.array([0, 1], np.int32)
     few = raw_batch(EVENTS[: EVENTS_MIN - 1])
     assert build_groups(reader, writer.counts(), 0, owners, few) is None
+
+
+# The coordinator's copy
+
+
+def test_groups_reach_the_coordinator_by_places_among_the_owners_asked_for() -> None:
+    quarters = [f"x > {4 * quarter - 1} AND x <= {4 * quarter + 3}" for quarter in range(4)]
+    writer = owned_catalogue([(f"o{at}", quarters[at % 4]) for at in range(8)])
+    counts = tuple(writer.counts())
+    asked = [6, 1, 5, 2]
+    request = FormGroups(3, counts, 0, "", asked, 10)
+    me = current_owner("0badcafe")
+    name, summary = form_group_map(CatalogueReader.of(writer), request, raw_batch(EVENTS), me)
+    try:
+        found = read_group_map(name)
+    finally:
+        unlink_segment(name)
+    assert parse_name(name) == SegmentName(me, "group_map", 3)
+    grid = Grid.from_json(orjson.loads(found.grid_json))
+    assert len(found.of_cell) == grid.cell_count
+    group = found.of_cell[grid.locate(raw_batch(EVENTS))]
+    for event, of_event in zip(EVENTS, group.tolist(), strict=True):
+        interested = {at for at, owner in enumerate(asked) if owner % 4 == event["x"][0] // 4}
+        members = set() if of_event == UNICAST else set(found.members[of_event - 1].tolist())
+        assert members == interested, "there are groups enough for all hyper-cells"
+    assert summary["groups"] == len(found.members) == 2
+    assert summary["expected_waste"] == 0.0 and summary["owners"] == 4
+
+
+def test_no_segment_is_made_where_there_is_nothing_to_form_groups_of() -> None:
+    writer = owned_catalogue([("a", "x >= 0"), ("b", "x >= 0")])
+    request = FormGroups(1, tuple(writer.counts()), 0, "", [0, 1], 10)
+    me = current_owner("0badcafe")
+    assert form_group_map(CatalogueReader.of(writer), request, raw_batch(EVENTS), me)[0] == ""
+    assert list_segments("0badcafe") == []

@@ -11,17 +11,22 @@ each cell that can be likely is grouped, and where the sample is large it decide
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import time
+from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 
 from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import F8, I4
+from pubsub_cluster.shm.group_map import UNICAST, GroupMap, write_group_map
+from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.tuner.grid import OUTSIDE, Grid
 from pubsub_cluster.tuner.group_grid import choose_grid
-from pubsub_cluster.tuner.groups import FormedGroups, GroupOptions, Interests, form_groups
+from pubsub_cluster.tuner.groups import CATCH_ALL, FormedGroups, GroupOptions, Interests, form_groups
 from pubsub_cluster.tuner.interest import Chosen, owner_cells
+from pubsub_cluster.tuner.messages import FormGroups
 
 EVENTS_MIN = 64
 """Sampled events without which no groups are formed."""
@@ -84,6 +89,42 @@ def build_groups(
     weight, event_count = cell_weights(grid, sample)
     formed = form_groups(interests, grid, weight, event_count, options)
     return BuiltGroups(formed, owners) if len(formed.groups.size) else None
+
+
+def form_group_map(
+    reader: CatalogueReader, request: FormGroups, sample: RawBatch, segment_owner: Owner
+) -> tuple[str, dict[str, Any]]:
+    """Form the groups that are asked for; return their segment, complete, and what there is to say of them.
+
+    The segment's name is empty where there is nothing to form groups of.
+
+    Raises
+    ------
+    SegmentError
+        No room.
+    """
+    begin_s = time.process_time()
+    asked = np.array(request.owners, np.int32)
+    counts, options = CatalogueCounts(*request.counts), GroupOptions(group_count=request.group_count)
+    built = build_groups(reader, counts, request.version, asked, sample, options)
+    summary = {"owners": len(asked), "sampled_events": sample.event_count}
+    if built is None:
+        return "", summary
+    groups = built.formed.groups
+    place = np.argsort(asked, kind="stable").astype(np.int32)
+    members = [np.sort(place[np.searchsorted(asked[place], mine)]) for mine in built.members()]
+    of_cell = np.where(groups.of_cell == CATCH_ALL, UNICAST, groups.of_cell + 1).astype(np.int32)
+    grid_json = orjson.dumps(groups.grid.to_json())
+    segment = write_group_map(GroupMap(grid_json, of_cell, members), request.number, segment_owner)
+    return segment, {
+        **summary,
+        "groups": len(members),
+        "grid": {one.attribute: one.cell_count for one in groups.grid.dimensions},
+        "expected_receivers": round(groups.expected_receivers, 1),
+        "expected_waste": round(groups.expected_waste, 1),
+        "catch_all_probability": round(1.0 - float(groups.probability.sum()), 6),
+        "form_cpu_ms": round(1e3 * (time.process_time() - begin_s)),
+    }
 
 
 def cell_weights(grid: Grid, sample: RawBatch) -> tuple[F8, float]:

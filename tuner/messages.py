@@ -42,9 +42,10 @@ class TunerReady(msgspec.Struct, tag="tuner_ready", frozen=True):
 
 
 class Measured(msgspec.Struct, tag="measured", frozen=True):
-    """Tuner: the constants of the cost model on this machine, nanoseconds."""
+    """Tuner: the constants of the cost model on this machine, nanoseconds; those of delivery apart."""
 
     constants: dict[str, float]
+    delivery: dict[str, float] = {}
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -170,6 +171,39 @@ class Thresholds:
             )
 
 
+class FormGroups(msgspec.Struct, tag="form_groups", frozen=True):
+    """Coordinator: form at most so many groups of these owners of a catalogue as of (counts, version).
+
+    `number` counts these requests; the segment has it too.
+    """
+
+    number: int
+    counts: Counts
+    version: int
+    catalogue_segment: str
+    owners: list[int]
+    group_count: int
+
+
+class GroupsFormed(msgspec.Struct, tag="groups_formed", frozen=True):
+    """Tuner: the groups are complete in `segment`; the coordinator owns it from here.
+
+    Without a segment there is nothing to form groups of: too few owners or events, or nothing that tells the
+    owners apart.
+    """
+
+    number: int
+    segment: str
+    summary: dict[str, Any]
+
+
+class GroupsFailed(msgspec.Struct, tag="groups_failed", frozen=True):
+    """Tuner: no groups; the old ones stay in force."""
+
+    number: int
+    error: dict[str, Any]
+
+
 class FrozenTable(msgspec.Struct, frozen=True):
     """A table that stays, told by what no generation and no epoch numbers anew.
 
@@ -216,8 +250,18 @@ class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
     """Coordinator: leave."""
 
 
-ToTuner: TypeAlias = TunerSetup | Sample | Tune | Fold | DropCatalogue | TunerShutdown
-FromTuner: TypeAlias = TunerHello | TunerReady | Measured | SampleTaken | Built | BuildFailed | TunerHeartbeat
+ToTuner: TypeAlias = TunerSetup | Sample | Tune | Fold | FormGroups | DropCatalogue | TunerShutdown
+FromTuner: TypeAlias = (
+    TunerHello
+    | TunerReady
+    | Measured
+    | SampleTaken
+    | Built
+    | BuildFailed
+    | GroupsFormed
+    | GroupsFailed
+    | TunerHeartbeat
+)
 
 encode = msgspec.msgpack.encode
 decode_to_tuner = msgspec.msgpack.Decoder(ToTuner).decode

@@ -35,6 +35,7 @@ from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Mea
 from pubsub_cluster.tuner.epochs import Catalogues, write_epoch
 from pubsub_cluster.tuner.frequencies import Frequencies
 from pubsub_cluster.tuner.frequencies_file import read_frequencies
+from pubsub_cluster.tuner.group_builder import form_group_map
 from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
@@ -102,6 +103,9 @@ class TunerLoop:
                     gently(functools.partial(self._fold, message))
                 else:
                     self._fold(message)
+                give_back_memory()
+            case wire.FormGroups():
+                gently(functools.partial(self._form_groups, message))
                 give_back_memory()
             case wire.DropCatalogue(segment):
                 self._catalogues.drop(segment)
@@ -201,6 +205,21 @@ class TunerLoop:
         segment.close()
         built = (request.generation, name, tuple(counts), request.version, cost, summary)
         self._say(wire.Built(*built, *made))
+
+    def _form_groups(self, request: wire.FormGroups) -> None:
+        try:
+            catalogue = self._catalogues.of(request.catalogue_segment)
+            segment, summary = form_group_map(catalogue, request, self._events.events(), self._owner)
+        except Exception as error:
+            log.exception("no groups were formed")
+            shown = (
+                error
+                if isinstance(error, PubSubError)
+                else ClusterError("groups could not be formed", seen=repr(error))
+            )
+            self._say(wire.GroupsFailed(request.number, shown.to_dict()))
+            return
+        self._say(wire.GroupsFormed(request.number, segment, summary))
 
     def _known_events(self) -> dict[str, Any]:
         """Return what the generation's estimates come from."""
