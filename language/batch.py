@@ -10,7 +10,13 @@ Everyone outside this folder imports from here.
 
 from __future__ import annotations
 
-from pubsub_cluster.language.decode import column_views, decode_payload, event_as_json, events_as_json
+from pubsub_cluster.language.decode import (
+    column_views,
+    decode_payload,
+    decode_some,
+    event_as_json,
+    events_as_json,
+)
 from pubsub_cluster.language.payload import (
     Buffer,
     Payload,
@@ -41,6 +47,7 @@ __all__ = [
     "check_payload",
     "column_views",
     "decode_payload",
+    "decode_some",
     "event_as_json",
     "event_values",
     "events_as_json",

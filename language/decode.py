@@ -7,12 +7,13 @@ events of the batch are decoded as if it were not there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.language.decode_columns import decode_columns
 from pubsub_cluster.language.decode_rows import decode_rows, row_decoder
@@ -50,6 +51,38 @@ def decode_payload(
     if header["format"] == "columns":
         return decode_columns(header, buffers, reader)
     return decode_rows(header, buffers, reader)
+
+
+def decode_some(
+    header: Mapping[str, Any],
+    buffers: Sequence[Buffer],
+    event_idxs: Sequence[int],
+    names: Collection[str],
+    schema: Schema = EMPTY_SCHEMA,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[RawBatch, npt.NDArray[np.int64]]:
+    """Return arrays with some attributes of some accepted events, as fast as the payload allows.
+
+    Parameters
+    ----------
+    header, buffers, schema, limits
+        As for `decode_payload`.
+    event_idxs : sequence of int
+        e of them.
+    names : collection of str
+        Attributes.
+
+    Returns
+    -------
+    RawBatch
+        It may have other events and attributes as well.
+    int64[e]
+        Where in it each event is.
+    """
+    reader = event_reader(schema, limits)
+    if header["format"] == "columns":
+        return decode_columns(header, buffers, reader, names), np.asarray(event_idxs, np.int64)
+    return decode_rows(header, buffers, reader, event_idxs), np.arange(len(event_idxs))
 
 
 def event_as_json(header: Mapping[str, Any], buffers: Sequence[Buffer], event_idx: int) -> bytes:

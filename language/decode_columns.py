@@ -8,7 +8,7 @@ enumerated and hierarchical values) are looked at one by one, and converted once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,14 +43,24 @@ _TYPES_OF_DOMAIN: dict[DomainKind, frozenset[str]] = {
 IndexArray = npt.NDArray[np.int64]
 
 
-def decode_columns(header: Mapping[str, Any], buffers: Sequence[Buffer], reader: EventReader) -> RawBatch:
-    """Decode a checked payload in format ``columns``; see `pubsub_cluster.language.decode.decode_payload`."""
+def decode_columns(
+    header: Mapping[str, Any],
+    buffers: Sequence[Buffer],
+    reader: EventReader,
+    names: Collection[str] | None = None,
+) -> RawBatch:
+    """Decode a checked payload in format ``columns``; see `pubsub_cluster.language.decode.decode_payload`.
+
+    With `names`, only the columns of these names; what others would have refused is not.
+    """
     event_count = header["event_count"]
     refused: dict[int, EventError] = {}
     attributes: dict[str, AttributeEntries] = {}
     entry_count = np.zeros(event_count, dtype=np.int64)
     has_many = False
     for view in split_columns(header, buffers):
+        if names is not None and view.name not in names:
+            continue
         event, row = _rows(view, event_count)
         if event.size == 0:
             continue

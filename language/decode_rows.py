@@ -50,15 +50,24 @@ def row_decoder(batch_format: str) -> Decode:
     return msgspec.json.Decoder().decode if batch_format == "json" else msgspec.msgpack.Decoder().decode
 
 
-def decode_rows(header: Mapping[str, Any], buffers: Sequence[Buffer], reader: EventReader) -> RawBatch:
-    """Decode a checked payload of rows; see `pubsub_cluster.language.decode.decode_payload`."""
+def decode_rows(
+    header: Mapping[str, Any],
+    buffers: Sequence[Buffer],
+    reader: EventReader,
+    picked: Sequence[int] | None = None,
+) -> RawBatch:
+    """Decode a checked payload of rows; see `pubsub_cluster.language.decode.decode_payload`.
+
+    With `picked`, only these events, numbered in their order here.
+    """
     batch_format: str = header["format"]
     decode = row_decoder(batch_format)
     offsets = np.frombuffer(buffers[0], dtype="<i8").tolist()
     data = memoryview(buffers[1])
     events: list[Any] = []
     refused: dict[int, EventError] = {}
-    for event_idx, (start, end) in enumerate(pairwise(offsets)):
+    bounds = pairwise(offsets) if picked is None else ((offsets[one], offsets[one + 1]) for one in picked)
+    for event_idx, (start, end) in enumerate(bounds):
         try:
             events.append(decode(data[start:end]))
         except DECODE_ERRORS as found:

@@ -86,6 +86,10 @@ class CatalogueWriter:
         for number in range(first, len(self.predicates)):
             self._literals[self.predicates[number]] = 2 * number
 
+    def owner_number(self, name: str) -> int | None:
+        """Return the number of an owner; None: no subscription has had it."""
+        return self._owners.get(name)
+
     def know_owners(self, names: Iterable[str]) -> None:
         """Take over the next owners that the columns hold already, in their order."""
         for name in names:

@@ -17,6 +17,7 @@ from pubsub_cluster.language.batch import (
     RawBatch,
     check_payload,
     decode_payload,
+    decode_some,
     event_as_json,
     event_values,
     payload_from_columns,
@@ -208,6 +209,27 @@ def test_one_event_comes_back_as_it_was_given(events: list[dict[str, Any]]) -> N
     for event_idx, event in enumerate(events):
         if event_idx not in raw.refused:
             assert json.loads(event_as_json(payload.header, payload.buffers, event_idx)) == _spelt(event)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(column_batches(), events_lists), settings_of_cluster, st.data())
+def test_some_of_a_batch_is_what_it_is_in_the_whole(
+    batch: Any, cluster: tuple[Schema, Limits], draw: st.DataObject
+) -> None:
+    if isinstance(batch, list):
+        payload = payload_from_dicts(batch)
+        batch = payload.header, payload.buffers, batch
+    header, buffers, events = batch
+    whole = decode_payload(header, buffers, *cluster)
+    accepted = [event_idx for event_idx in range(len(events)) if event_idx not in whole.refused]
+    picked = sorted(draw.draw(st.sets(st.sampled_from(accepted)))) if accepted else []
+    wanted = draw.draw(st.sets(st.sampled_from("nfsbtehz")))
+    raw, places = decode_some(header, buffers, picked, wanted, *cluster)
+    assert places.dtype == np.int64 and len(places) == len(picked)
+    for event_idx, place in zip(picked, places.tolist(), strict=True):
+        here, there = event_values(raw, place), event_values(whole, event_idx)
+        for name in wanted:
+            assert keyed({name: here.get(name, ())}) == keyed({name: there.get(name, ())})
 
 
 def _spelt(value: Any) -> Any:

@@ -53,6 +53,7 @@ MAY_IMPORT = {
         "shm",
         "workers.messages",
         "workers.retained_messages",
+        "tuner.grid",
         "tuner.messages",
     },
     "client": {"language"},
