@@ -13,6 +13,7 @@ from owned_catalogue import owned_catalogue
 from pubsub_cluster.coordinator.delivery.groups import (
     AGAIN_S,
     FAILURE_PAUSE_S,
+    LAYOUT_S,
     LOOK_S,
     SETTLE_S,
     SETTLE_S_MAX,
@@ -155,8 +156,8 @@ def test_groups_are_formed_again_when_much_has_changed(cluster: Cluster) -> None
     cluster.leave("more1")
     cluster.form(cluster.settle())
     cluster.layout += 1
-    assert cluster.wanted(AGAIN_S / 2) is None, "not so soon"
-    cluster.form(cluster.wanted(AGAIN_S / 2))
+    assert cluster.wanted(AGAIN_S) is None, "not so soon"
+    cluster.form(cluster.wanted(LAYOUT_S - AGAIN_S))
     cluster.sampled_events *= 2
     request = cluster.wanted(AGAIN_S)
     assert request is not None
@@ -187,7 +188,7 @@ def test_groups_that_failed_are_tried_again_and_the_old_ones_stay(cluster: Clust
     cluster.form(cluster.settle())
     before = cluster.groups()
     cluster.layout += 1
-    request = cluster.wanted(AGAIN_S)
+    request = cluster.wanted(LAYOUT_S)
     assert request is not None
     cluster.desk.failed(GroupsFailed(request.number, {"error": "no room"}), cluster.now_s)
     assert cluster.groups() == before and cluster.desk.status()["error"] == {"error": "no room"}

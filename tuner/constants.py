@@ -67,14 +67,22 @@ class CostConstants(NamedTuple):
 DEFAULT_CONSTANTS = CostConstants()
 
 MEASURE_MODULE = "pubsub_cluster.workers.measure_process"
+DELIVERY_MEASURE_MODULE = "pubsub_cluster.coordinator.delivery.measure"
+"""What the ways of delivery cost is measured by whoever delivers."""
 log = logging.getLogger("pubsub_cluster.tuner")
 
 
 class Measurement:
-    """A measurement of the constants in a process of its own, which ends with this one."""
+    """A measurement of constants in a process of its own, which ends with this one.
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", MEASURE_MODULE, "--parent", str(os.getpid())]
+    Parameters
+    ----------
+    module : str, optional
+        Its process, which prints them by name, as JSON; by default that of the constants of matching.
+    """
+
+    def __init__(self, module: str | None = None) -> None:
+        command = [sys.executable, "-m", module or MEASURE_MODULE, "--parent", str(os.getpid())]
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -89,12 +97,21 @@ class Measurement:
             return False
 
     def result(self) -> CostConstants:
-        """Return the constants, once it is done; the defaults where they could not be measured."""
-        if self._process is None:
-            return DEFAULT_CONSTANTS
-        said, _ = self._process.communicate()
+        """Return the constants of matching, once it is done; the defaults where that failed."""
         try:
-            return CostConstants(**json.loads(said))
-        except (ValueError, TypeError) as error:
+            return CostConstants(**self.said())
+        except TypeError as error:
             log.warning("constants of the cost model not measured, the defaults are taken: %s", error)
             return DEFAULT_CONSTANTS
+
+    def said(self) -> dict[str, float]:
+        """Return what was measured, once it is done; nothing where that failed."""
+        if self._process is None:
+            return {}
+        said, _ = self._process.communicate()
+        try:
+            found: dict[str, float] = json.loads(said)
+        except ValueError as error:
+            log.warning("nothing was measured, the defaults are taken: %s", error)
+            return {}
+        return found

@@ -42,10 +42,15 @@ class TunerReady(msgspec.Struct, tag="tuner_ready", frozen=True):
 
 
 class Measured(msgspec.Struct, tag="measured", frozen=True):
-    """Tuner: the constants of the cost model on this machine, nanoseconds; those of delivery apart."""
+    """Tuner: the constants of the cost model on this machine, nanoseconds."""
 
     constants: dict[str, float]
-    delivery: dict[str, float] = {}
+
+
+class DeliveryMeasured(msgspec.Struct, tag="delivery_measured", frozen=True):
+    """Tuner: what the ways of delivery cost on this machine, nanoseconds; empty: it could not be measured."""
+
+    costs: dict[str, float]
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -255,6 +260,7 @@ FromTuner: TypeAlias = (
     TunerHello
     | TunerReady
     | Measured
+    | DeliveryMeasured
     | SampleTaken
     | Built
     | BuildFailed

@@ -31,7 +31,12 @@ from pubsub_cluster.shm.owner import Owner, unlink_segment
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
 from pubsub_cluster.tuner.builder import build_layout
-from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants, Measurement
+from pubsub_cluster.tuner.constants import (
+    DEFAULT_CONSTANTS,
+    DELIVERY_MEASURE_MODULE,
+    CostConstants,
+    Measurement,
+)
 from pubsub_cluster.tuner.epochs import Catalogues, write_epoch
 from pubsub_cluster.tuner.frequencies import Frequencies
 from pubsub_cluster.tuner.frequencies_file import read_frequencies
@@ -68,6 +73,8 @@ class TunerLoop:
         self._measure_at_s = time.monotonic() + MEASURE_AFTER_S
         self._measurement: Measurement | None = None
         self._constants: CostConstants | None = None
+        self._delivery: Measurement | None = None  # begins when somebody is to be told by groups
+        self._delivery_told = False
         self._random = np.random.default_rng()
         self._tune = wire.Tune(wire.Thresholds())
         self._imported: Frequencies | None = None
@@ -105,6 +112,7 @@ class TunerLoop:
                     self._fold(message)
                 give_back_memory()
             case wire.FormGroups():
+                self._delivery = self._delivery or Measurement(DELIVERY_MEASURE_MODULE)  # not gently either
                 gently(functools.partial(self._form_groups, message))
                 give_back_memory()
             case wire.DropCatalogue(segment):
@@ -249,6 +257,9 @@ class TunerLoop:
 
     def _measure(self) -> None:
         """Measure the machine's constants once, beside everything else, and tell them."""
+        if self._delivery is not None and not self._delivery_told and self._delivery.is_done():
+            self._delivery_told = True
+            self._say(wire.DeliveryMeasured(self._delivery.said()))
         if self._constants is not None or time.monotonic() < self._measure_at_s:
             return
         if self._measurement is None:

@@ -46,8 +46,8 @@ SETTLE_S, SETTLE_S_MAX = 1.0, 10.0
 """While listeners come one after the other, groups wait for the last of them, but not for ever."""
 CHANGED_SHARE = 0.1
 """Of the owners: when more have come or gone, groups are formed anew."""
-AGAIN_S = 10.0
-"""From one formation to the next, but where an operator asks for one."""
+AGAIN_S, LAYOUT_S = 10.0, 60.0
+"""From one formation to the next: at least, and where only the layout is another."""
 FAILURE_PAUSE_S, FAILURE_PAUSE_S_MAX = 5.0, 300.0
 log = logging.getLogger("pubsub_cluster.coordinator")
 
@@ -177,7 +177,7 @@ class GroupDesk:
             return True
         return now_s - last.at_s >= AGAIN_S and (
             len(names ^ last.names) > CHANGED_SHARE * len(last.names)
-            or situation.layout != last.layout
+            or (situation.layout != last.layout and now_s - last.at_s >= LAYOUT_S)
             or situation.sampled_events >= 2 * last.sampled_events
         )
 
