@@ -35,6 +35,7 @@ WORDS = {
     "sampled_events": "events looked at",
     "statistics": "tables are chosen by",
     "constants": "nanoseconds per step, measured here",
+    "delivery": "nanoseconds per delivery",
     "partitions_per_shard": "parts of the layout by shard",
     "reason": "built because",
     "seconds": "built within",
@@ -145,8 +146,8 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
 def set_value(connect: Callable[[], Client], name: str, value: str, as_json: bool) -> None:
     """Change a setting while the cluster works; it is kept in the data directory and holds after a restart.
 
-    VALUE is a number, or `default`: what the cluster was started with; bm_max, b_min and rp_min then follow
-    from measured costs (`auto` says the same).
+    VALUE is a number, or `default`: what the cluster was started with; bm_max, b_min, rp_min and
+    multicast_threshold then follow from measured costs (`auto` says the same).
 
     \b
     bm_max             checks per event of a cluster, from which on its subscriptions may move
@@ -154,6 +155,8 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
     rp_min             subscriptions that a new table must be able to take over
     retune_interval_s  least seconds between two generations for better statistics alone
     self_check_rows    subscriptions that an event a second is checked against (0: none)
+    multicast_threshold  share of a group, interested, from which on it gets an event
+    multicast_groups   most groups of listeners (0: none)
 
     \b
     Example:

@@ -19,6 +19,7 @@ from pubsub_cluster.coordinator.answers import Reply, defect
 from pubsub_cluster.coordinator.clock import Clock, check_instant
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
+from pubsub_cluster.coordinator.delivery.groups import GroupDesk
 from pubsub_cluster.coordinator.forms import Forms
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
 from pubsub_cluster.coordinator.merge import Merged, Parts, ShardPage, as_bytes, match_counts, merge_pages
@@ -80,13 +81,17 @@ class BatchDesk:
     config : ClusterConfig
     slab : BatchSlab
     delivery : DeliveryDesk
+    groups : GroupDesk
     clock : Clock
     """
 
-    def __init__(self, config: ClusterConfig, slab: BatchSlab, delivery: DeliveryDesk, clock: Clock) -> None:
+    def __init__(
+        self, config: ClusterConfig, slab: BatchSlab, delivery: DeliveryDesk, groups: GroupDesk, clock: Clock
+    ) -> None:
         self._config = config
         self._slab = slab
         self._delivery = delivery
+        self._groups = groups
         self._clock = clock
         self._forms = Forms(config.limits)
         self.open: dict[int, OpenBatch] = {}
@@ -280,6 +285,9 @@ class BatchDesk:
                 publisher,
                 batch_id,
                 lambda event_idxs: events_as_json(publication.form.batch, publication.buffers, event_idxs),
+                lambda event_idxs: self._groups.of_events(
+                    publication.form.batch, publication.buffers, event_idxs
+                ),
             )
         except PubSubError as error:
             return Reply({}, error=error)

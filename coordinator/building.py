@@ -6,6 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from pubsub_cluster.coordinator.delivery.distribution import DeliveryCosts
+from pubsub_cluster.coordinator.delivery.groups import Situation
 from pubsub_cluster.coordinator.epochs import EpochDesk
 from pubsub_cluster.coordinator.instructions import Instruction
 from pubsub_cluster.language.errors import error_from_dict
@@ -55,6 +57,12 @@ class BuildingDesk:
                 self._built(message)
             case wire.BuildFailed():
                 self._failed(message)
+            case wire.DeliveryMeasured(costs):
+                self._measured(costs)
+            case wire.GroupsFormed():
+                coordinator.groups.formed(message, now_s)
+            case wire.GroupsFailed():
+                coordinator.groups.failed(message, now_s)
             case wire.TunerHeartbeat():
                 pass
 
@@ -68,6 +76,25 @@ class BuildingDesk:
         request = coordinator.tuner.fold(coordinator.registry.catalogue, *moment, pending, now_s)
         if request is not None:
             coordinator.backend.send_tuner(request)
+
+    def form_groups(self, now_s: float) -> None:
+        """Ask for groups of listeners if they are due, and offer those that are there."""
+        coordinator, tuner = self._coordinator, self._coordinator.tuner
+        if tuner.ready and tuner.building is None and not self.epochs.busy:
+            registry, layout = coordinator.registry, coordinator.scheduler.current
+            situation = Situation(registry.catalogue, registry.version, layout, tuner.policy.sample_count)
+            request = coordinator.groups.wanted(situation, now_s)
+            if request is not None:
+                coordinator.backend.send_tuner(request)
+        tuner.grouping_since_s = coordinator.groups.asked_at_s
+        coordinator.multicast.invite(coordinator.groups.offer(now_s))
+
+    def _measured(self, costs: dict[str, float]) -> None:
+        """Take over what deliveries cost, unless that could not be measured."""
+        multicast = self._coordinator.multicast
+        multicast.costs_measured = bool(costs)
+        if costs:
+            multicast.rule = multicast.rule._replace(costs=DeliveryCosts(**costs))
 
     def published(self, generation: int) -> None:
         """A generation is in force."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pubsub_cluster.coordinator.config import check_bounds
+from pubsub_cluster.coordinator.delivery.groups import GROUPS_DEFAULT
 from pubsub_cluster.coordinator.settings_file import Settings, read_settings, write_settings
 from pubsub_cluster.coordinator.statistics_file import ImportedStatistics, remove_statistics
 from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError, StoreError
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
 
 THRESHOLDS = ("bm_max", "b_min", "rp_min")
-NAMES = (*THRESHOLDS, "retune_interval_s", "self_check_rows")
+MULTICAST_MOST = {"multicast_threshold": 1.0, "multicast_groups": 1_000.0}
+NAMES = (*THRESHOLDS, "retune_interval_s", "self_check_rows", *MULTICAST_MOST)
+WHOLE = ("self_check_rows", "multicast_groups")
 log = logging.getLogger(__name__)
 
 
@@ -130,6 +133,9 @@ class Knobs:
         self._coordinator.tuner.policy.retune_interval_s = float(self._value("retune_interval_s"))
         self._coordinator.tuner.policy.samples_count = self._settings.statistics is None
         self._coordinator.self_check.row_count = int(self._value("self_check_rows"))
+        multicast, values = self._coordinator.multicast, self._settings.values
+        multicast.rule = multicast.rule._replace(threshold=values.get("multicast_threshold"))
+        self._coordinator.groups.group_count = int(values.get("multicast_groups", GROUPS_DEFAULT))
 
     def _value(self, name: str) -> float:
         default: float = getattr(self._coordinator.config, name)
@@ -147,10 +153,12 @@ class Knobs:
         ``auto``: it follows from measured costs.
         """
         thresholds = asdict(_thresholds(self._settings))
+        thresholds["multicast_threshold"] = self._coordinator.multicast.rule.threshold
         return {
             **{name: "auto" if value is None else value for name, value in thresholds.items()},
             "retune_interval_s": self._coordinator.tuner.policy.retune_interval_s,
             "self_check_rows": self._coordinator.self_check.row_count,
+            "multicast_groups": self._coordinator.groups.group_count,
             "frozen": self._settings.is_frozen,
             "set": sorted(self._settings.values),
         }
@@ -167,9 +175,13 @@ def _checked(name: Any, value: Any) -> float:
     number = _number(name, value)
     if name in THRESHOLDS:
         return number
-    if name == "self_check_rows" and number != int(number):
+    if name in WHOLE and number != int(number):
         raise ProtocolError(f"`{name}` is not a whole number", seen=value)
-    check_bounds(name, number, LimitError)
+    if name not in MULTICAST_MOST:
+        check_bounds(name, number, LimitError)
+    elif not 0 <= number <= MULTICAST_MOST[name]:
+        limit = f"0 to {MULTICAST_MOST[name]:g}"
+        raise LimitError(f"the setting `{name}` is out of range", seen=value, limit=limit)
     return number
 
 

@@ -31,6 +31,7 @@ from pubsub_cluster.coordinator.config import ClusterConfig, allowed_cpus
 from pubsub_cluster.coordinator.delivery.bounds import Bounds
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
+from pubsub_cluster.coordinator.delivery.groups import GroupDesk
 from pubsub_cluster.coordinator.delivery.multicast import Multicast
 from pubsub_cluster.coordinator.delivery.outbox_store import OutboxStore
 from pubsub_cluster.coordinator.folding import FoldPolicy
@@ -124,14 +125,16 @@ class Coordinator:
         self.layouts = LayoutReports()
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
         self.self_check = SelfCheck(config.self_check_rows)
-        self.knobs = Knobs(self)
         self.window = ReplyWindow()
         self.frontend = Frontend(resources.client_endpoint, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.multicast = Multicast(self.frontend.offer, resources.open_broadcast)
         self.delivery = DeliveryDesk(self.frontend.offer, self.multicast)
+        heard = self.delivery.listeners, self.multicast.membership
+        self.groups = GroupDesk(resources.owner, *heard, config.schema, config.limits)
+        self.knobs = Knobs(self)
         clock = Clock(config.injected_clock, self.store.marks)
-        self.batches = BatchDesk(config, resources.slab, self.delivery, clock)
+        self.batches = BatchDesk(config, resources.slab, self.delivery, self.groups, clock)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
         self.durable = self.delivery.durable = DurableDesk(
@@ -229,6 +232,7 @@ class Coordinator:
         self.retained.tick(now_s)
         self._spawn_due(now_s)
         self.building.fold(now_s)
+        self.building.form_groups(now_s)
         self.keeper.tick(now_s)
 
     def _close(self) -> None:
@@ -347,6 +351,7 @@ class Coordinator:
             return
         log.warning("the tuner died")
         self.resources.count.add("tuner_restarts", 1)
+        self.groups.died(now_s)
         chunk_idx = self.tuner.died(now_s)
         if chunk_idx is not None:
             self.resources.slab.release(chunk_idx)

@@ -19,6 +19,7 @@ from pubsub_cluster.shm.owner import SHM_DIRECTORY, list_segments, parse_name
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.batches import OpenBatch
+    from pubsub_cluster.coordinator.delivery.multicast import Multicast
     from pubsub_cluster.coordinator.runtime import Coordinator
 
 POISON_DIR = "poison"
@@ -77,7 +78,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "batches_open": len(coordinator.batches.open),
         "chunks_free": resources.slab.free_count,
         "listeners": coordinator.delivery.listeners.count,
-        "multicast": coordinator.multicast.status(),
+        "multicast": {**coordinator.multicast.status(), "forming": coordinator.groups.status()},
         "counters": resources.own_counters(),
         "workers": workers,
         "tuner": {
@@ -135,10 +136,19 @@ def _tuning(coordinator: Coordinator) -> dict[str, Any]:
         "settings": coordinator.knobs.told(),
         "statistics": coordinator.knobs.statistics(),
         "constants": coordinator.tuner.constants,
+        "delivery": _delivery(coordinator.multicast),
         "partitions_per_shard": {str(shard): count for shard, count in sorted(shard_cost.items())},
         "layout": coordinator.layouts.priced(coordinator.tuner.summary),
         "history": coordinator.tuner.history,
     }
+
+
+def _delivery(multicast: Multicast) -> dict[str, Any]:
+    """Return what the ways of delivery cost, and the share of a large group from which a record pays."""
+    costs = multicast.rule.costs
+    share = costs.wasted_ns / (costs.unicast_ns + costs.wasted_ns)
+    threshold = share if multicast.rule.threshold is None else multicast.rule.threshold
+    return {**costs._asdict(), "measured": multicast.costs_measured, "threshold": round(threshold, 4)}
 
 
 @fault_point("poison.write")

@@ -49,6 +49,8 @@ class TunerDesk:
     owner : Owner
         In whose name the tuner's segments are created.
     policy : FoldPolicy
+    grouping_since_s : float or None
+        When it was asked for groups that it is forming.
     """
 
     owner: Owner
@@ -64,6 +66,7 @@ class TunerDesk:
     epoch_failures: int = 0
     paused_until_s: float = 0.0
     heard_at_s: float = 0.0
+    grouping_since_s: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, float] = field(default_factory=dict)
@@ -166,6 +169,8 @@ class TunerDesk:
             return False
         if self.building is not None:
             return now_s - self.building.started_s > BUILD_S_MAX
+        if self.grouping_since_s is not None:
+            return now_s - self.grouping_since_s > BUILD_S_MAX
         return now_s - self.heard_at_s > SILENCE_S_MAX
 
     def died(self, now_s: float) -> int | None:
@@ -180,7 +185,7 @@ class TunerDesk:
                 if self.building.epoch:
                     unlink_segment(str(SegmentName(self.owner, kind, self.building.epoch)))
             self.policy.asked = True
-        self.building = None
+        self.building = self.grouping_since_s = None
         self.ready = False
         self.restarts += 1
         self.policy.sample_count = self.policy.built_sample_count = 0

@@ -13,7 +13,15 @@ from pubsub_cluster import Client, Cluster
 from pubsub_cluster.language.errors import LimitError, ProtocolError
 
 pytestmark = pytest.mark.cluster
-DEFAULTS = {"bm_max": "auto", "b_min": "auto", "rp_min": "auto", "frozen": False, "set": []}
+DEFAULTS = {
+    "bm_max": "auto",
+    "b_min": "auto",
+    "rp_min": "auto",
+    "multicast_threshold": "auto",
+    "multicast_groups": 100,
+    "frozen": False,
+    "set": [],
+}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ import pytest
 
 from pubsub_cluster.coordinator import knobs
 from pubsub_cluster.coordinator.config import ClusterConfig
+from pubsub_cluster.coordinator.delivery.distribution import Rule
+from pubsub_cluster.coordinator.delivery.groups import GROUPS_DEFAULT
 from pubsub_cluster.coordinator.knobs import Knobs
 from pubsub_cluster.coordinator.settings_file import SETTINGS_FILE
 from pubsub_cluster.language.errors import LimitError, ProtocolError, StoreError
@@ -28,6 +30,8 @@ class Parts:
         self.resources = SimpleNamespace(data_dir=data_dir)
         self.tuner = SimpleNamespace(policy=SimpleNamespace(retune_interval_s=0.0), summary={})
         self.self_check = SimpleNamespace(row_count=0)
+        self.multicast = SimpleNamespace(rule=Rule())
+        self.groups = SimpleNamespace(group_count=0)
         self.backend = SimpleNamespace(send_tuner=self.said.append)
         self.knobs = Knobs(self)  # type: ignore[arg-type]
 
@@ -50,6 +54,26 @@ def test_what_is_set_holds_at_the_next_start_and_can_be_taken_back(tmp_path: Pat
     told = second.knobs.told()
     assert told["bm_max"] == "auto" and told["self_check_rows"] == 9 and told["set"] == []
     assert Parts(tmp_path, self_check_rows=5).self_check.row_count == 5
+
+
+def test_groups_and_when_events_go_to_them_are_set(tmp_path: Path) -> None:
+    first = Parts(tmp_path)
+    told = first.knobs.told()
+    assert told["multicast_threshold"] == "auto" and told["multicast_groups"] == GROUPS_DEFAULT
+    assert first.groups.group_count == GROUPS_DEFAULT and first.multicast.rule == Rule()
+    first.knobs.set("multicast_threshold", 0.15)
+    first.knobs.set("multicast_groups", 7)
+    assert first.multicast.rule == Rule(0.15) and first.groups.group_count == 7
+
+    second = Parts(tmp_path)
+    assert second.knobs.told()["multicast_threshold"] == 0.15 and second.groups.group_count == 7
+    second.knobs.set("multicast_threshold", None)
+    assert second.multicast.rule == Rule() and second.knobs.told()["multicast_threshold"] == "auto"
+    for name, value in (("multicast_threshold", 1.5), ("multicast_groups", -1), ("multicast_groups", 2_000)):
+        with pytest.raises(LimitError, match=name):
+            second.knobs.set(name, value)
+    with pytest.raises(ProtocolError, match="whole"):
+        second.knobs.set("multicast_groups", 1.5)
 
 
 def test_tables_stay_frozen_after_a_start(tmp_path: Path) -> None:

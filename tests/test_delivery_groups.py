@@ -42,7 +42,7 @@ class Cluster:
     def __init__(self) -> None:
         self.owner = current_owner(CLUSTER)
         self.listeners, self.membership = Listeners(), Membership()
-        self.desk = GroupDesk(self.owner, self.listeners, self.membership)
+        self.desk = GroupDesk(self.owner, self.listeners, self.membership, EMPTY_SCHEMA, DEFAULT_LIMITS)
         # Numbers are given in the order of listening, catalogue owners in the order of subscribing.
         self.catalogue = owned_catalogue([(f"o{at}", QUARTERS[at % 4]) for at in reversed(range(8))])
         self.layout, self.sampled_events = 1, len(EVENTS)
@@ -91,7 +91,7 @@ class Cluster:
         """Return the names of the members of each event's group; nobody where it goes by unicast."""
         payload = payload_from_dicts(EVENTS)
         picked = list(range(len(EVENTS)))
-        found = self.desk.of_events(payload.header, payload.buffers, picked, EMPTY_SCHEMA, DEFAULT_LIMITS)
+        found = self.desk.of_events(payload.header, payload.buffers, picked)
         members: dict[int, set[str]] = {UNICAST: set()}
         for group in self.membership.current.members:
             numbers = self.membership.members(group).tolist()
@@ -120,7 +120,7 @@ def test_events_have_the_groups_of_those_who_listen(cluster: Cluster) -> None:
     assert request is not None and request.owners == [6, 2, 5, 1], "o7 has subscribed first"
     cluster.form(request)
     assert cluster.groups() == [interested(event, names[:4]) for event in EVENTS]
-    assert cluster.desk.status()["groups"] == cluster.desk.status()["in_use"] == 2
+    assert cluster.desk.status()["groups"] == len(cluster.membership.current.members) == 2
 
 
 def test_some_events_of_a_publication_in_columns(cluster: Cluster) -> None:
@@ -129,7 +129,7 @@ def test_some_events_of_a_publication_in_columns(cluster: Cluster) -> None:
     columns = {name: np.array([event[name] for event in EVENTS]) for name in "yx"}
     payload = payload_from_columns(columns)
     picked = [0, 5, 9, 20]
-    found = cluster.desk.of_events(payload.header, payload.buffers, picked, EMPTY_SCHEMA, DEFAULT_LIMITS)
+    found = cluster.desk.of_events(payload.header, payload.buffers, picked)
     assert found.dtype == np.int32
     by_quarter = dict(zip([EVENTS[event]["x"] // 4 for event in picked], found.tolist(), strict=False))
     assert by_quarter[0] == UNICAST and sorted([by_quarter[1], by_quarter[2]]) == [1, 2]

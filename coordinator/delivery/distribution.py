@@ -177,6 +177,47 @@ def account(told: Told, members: Members, way: I4) -> Account:
     return Account(records, receipts, receipts - useful, int(len(chosen) - goes_with.sum()))
 
 
+class Tally:
+    """What all decisions came to.
+
+    Attributes
+    ----------
+    generation : int
+        Of groups: `records`, `receipts` and `wasted` are those of its groups.
+    records, receipts, wasted : int64[n]
+        By group.
+    unicasts, sent, received, in_vain : int
+        Notifications that went alone, records, their receipts and those in vain, of all generations.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.records = self.receipts = self.wasted = np.zeros(0, np.int64)
+        self.unicasts = self.sent = self.received = self.in_vain = 0
+
+    def add(self, found: Account, generation: int) -> None:
+        """Count what decisions by the groups of a generation came to."""
+        if generation != self.generation or len(found.records) != len(self.records):
+            self.generation = generation
+            self.records = self.receipts = self.wasted = np.zeros(len(found.records), np.int64)
+        self.records = self.records + found.records
+        self.receipts = self.receipts + found.receipts
+        self.wasted = self.wasted + found.wasted
+        self.unicasts += found.unicasts
+        self.sent += int(found.records.sum())
+        self.received += int(found.receipts.sum())
+        self.in_vain += int(found.wasted.sum())
+
+    def to_json(self) -> dict[str, int]:
+        """Return the sums as operators are told them."""
+        return {
+            "unicasts": self.unicasts,
+            "records": self.sent,
+            "receipts": self.received,
+            "wasted_receipts": self.in_vain,
+        }
+
+
 def _event_of(told: Told) -> I8:
     """Return the place of each notification's event in ``told.events``."""
     is_first = np.ones(len(told.event), np.bool_)

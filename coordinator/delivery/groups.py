@@ -38,7 +38,7 @@ from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
 from pubsub_cluster.tuner.grid import Grid
 from pubsub_cluster.tuner.messages import FormGroups, GroupsFailed, GroupsFormed
 
-GROUPS_DEFAULT, GROUPS_MAX = 100, 1_000
+GROUPS_DEFAULT = 100
 OWNERS_MIN = 2
 EVENTS_MIN = 64
 LOOK_S = 0.5
@@ -101,6 +101,9 @@ class GroupDesk:
         In whose name the tuner makes segments.
     listeners : Listeners
     membership : Membership
+    schema : Schema
+    limits : Limits
+        Of events.
 
     Attributes
     ----------
@@ -108,10 +111,18 @@ class GroupDesk:
         The most groups; 0: none.
     """
 
-    def __init__(self, segment_owner: Owner, listeners: Listeners, membership: Membership) -> None:
+    def __init__(
+        self,
+        segment_owner: Owner,
+        listeners: Listeners,
+        membership: Membership,
+        schema: Schema,
+        limits: Limits,
+    ) -> None:
         self._segment_owner = segment_owner
         self._listeners = listeners
         self._membership = membership
+        self._schema, self._limits = schema, limits
         self.group_count = GROUPS_DEFAULT
         self._number = 0
         self._asked: _Formation | None = None
@@ -166,14 +177,13 @@ class GroupDesk:
         )
 
     def _are_due(self, names: frozenset[str], situation: Situation, now_s: float) -> bool:
-        last = self._last
-        if last is not None and self.group_count != last.group_count:
-            return True
-        is_settled = self._have_settled(names, now_s)
-        too_few = len(names) < OWNERS_MIN or situation.sampled_events < EVENTS_MIN
-        if too_few or not self.group_count or not is_settled:
+        last, is_settled = self._last, self._have_settled(names, now_s)
+        has_another_count = last is not None and self.group_count != last.group_count
+        if not self.group_count:
+            return has_another_count
+        if len(names) < OWNERS_MIN or situation.sampled_events < EVENTS_MIN or not is_settled:
             return False
-        if last is None:
+        if last is None or has_another_count:
             return True
         return now_s - last.at_s >= AGAIN_S and (
             len(names ^ last.names) > CHANGED_SHARE * len(last.names)
@@ -189,7 +199,7 @@ class GroupDesk:
         return now_s - self._seen_at_s >= SETTLE_S or now_s - self._unsettled_since_s >= SETTLE_S_MAX
 
     def formed(self, message: GroupsFormed, now_s: float) -> None:
-        """Take over what the tuner has made; without a segment it is a generation without groups."""
+        """Take over what the tuner has made; without a segment the groups before stay."""
         asked = self._asked
         is_asked = asked is not None and asked.number == message.number  # else of a tuner that died since
         try:
@@ -211,8 +221,6 @@ class GroupDesk:
             self._maps[asked.number] = _Map(grid, found.of_cell)
             members = {group: np.sort(asked.numbers[places]) for group, places in enumerate(found.members, 1)}
             self._ready = GroupGeneration(asked.number, members)
-        elif self._membership.current.members:
-            self._ready = GroupGeneration(asked.number, {})
 
     def failed(self, message: GroupsFailed, now_s: float) -> None:
         """No groups; they will be tried again, later each time."""
@@ -245,14 +253,7 @@ class GroupDesk:
         ready, self._ready = self._ready, None
         return self._membership.offer(ready, now_s)
 
-    def of_events(
-        self,
-        header: Mapping[str, Any],
-        buffers: Sequence[Buffer],
-        events: Sequence[int],
-        schema: Schema,
-        limits: Limits,
-    ) -> I4:
+    def of_events(self, header: Mapping[str, Any], buffers: Sequence[Buffer], events: Sequence[int]) -> I4:
         """Return the group of each of some events of a publication, by its cell: int32[e].
 
         `UNICAST` for those of S_0, and where there are no groups.
@@ -264,7 +265,7 @@ class GroupDesk:
         if found is None:
             return np.full(len(events), UNICAST, np.int32)
         names = [dimension.attribute for dimension in found.grid.dimensions]
-        raw, places = decode_some(header, buffers, events, names, schema, limits)
+        raw, places = decode_some(header, buffers, events, names, self._schema, self._limits)
         cell = found.grid.locate(raw)[places]
         # OUTSIDE is -1: the last cell, whose group is not asked for.
         group: I4 = np.where(cell >= 0, found.of_cell[cell], UNICAST).astype(np.int32)
@@ -272,9 +273,4 @@ class GroupDesk:
 
     def status(self) -> dict[str, Any]:
         """Return what an operator is told."""
-        return {
-            "generation": self._membership.current.number,
-            "in_use": len(self._membership.current.members),
-            "forming": self._asked is not None,
-            **self._summary,
-        }
+        return {"under_way": self._asked is not None, **self._summary}

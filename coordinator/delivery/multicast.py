@@ -15,7 +15,7 @@ import orjson
 import zmq
 
 from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
-from pubsub_cluster.coordinator.delivery.distribution import UNICAST, Members, Rule, decide
+from pubsub_cluster.coordinator.delivery.distribution import UNICAST, Members, Rule, Tally, account, decide
 from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, Invitation, Membership
 from pubsub_cluster.coordinator.delivery.told import Told
 from pubsub_cluster.language.errors import LimitError
@@ -50,6 +50,10 @@ class Multicast:
     membership : Membership
     rule : Rule
         When a record pays.
+    costs_measured : bool
+        Whether its costs are this machine's.
+    tally : Tally
+        What it has decided.
     broadcast : Broadcast or None
     """
 
@@ -61,6 +65,8 @@ class Multicast:
         self.broadcast: Broadcast | None = None
         self.membership = Membership()
         self.rule = Rule()
+        self.costs_measured = False
+        self.tally = Tally()
         self._members = Members({EVERYBODY: self.membership.members(EVERYBODY)})
         self._members_revision = self.membership.revision
 
@@ -151,8 +157,10 @@ class Multicast:
             try:
                 self.broadcast.send(pieces, self.membership.current.number, int(ways[place]))
             except LimitError:
+                ways[place] = UNICAST
                 continue
             gone[entries] = True
+        self.tally.add(account(told, self.members, ways), self.membership.current.number)
         return gone
 
     def status(self) -> dict[str, Any]:
@@ -162,7 +170,7 @@ class Multicast:
             "generation": self.membership.current.number,
             "groups": len(self.membership.current.members),
             "joined": int(self.members.size[EVERYBODY]),
-            "records": 0 if broadcast is None else broadcast.record_count,
+            **self.tally.to_json(),
             "messages": 0 if broadcast is None else broadcast.message_count,
         }
 
