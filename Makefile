@@ -84,5 +84,5 @@ $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[dev,demo,spark]'
+	$(PIP) --editable '.[dev,demo,spark,reproduce]'
 	@touch $(VENV)/.installed-demo $@

@@ -168,6 +168,32 @@ def text_search() -> str:
     return "\n".join([*lines, "", measured_on(rows, "text_search", "pubsub_cluster.benchmarks.text_search")])
 
 
+def trees() -> str:
+    """Return how trees compare with layouts on range-based workloads; where a tree is faster it is bold."""
+    rows = read("trees")
+    found: dict[tuple[str, str], dict[str, Line]] = {}
+    for row in rows:
+        found.setdefault((row["workload"], row["subscriptions"]), {})[row["figure"]] = row
+    names = list(
+        dict.fromkeys(row["figure"].partition(", time /")[0] for row in rows if "/ layout" in row["figure"])
+    )
+    heads = [f"{name} / layout" for name in names]
+    lines = [
+        "| ranges x width | subscriptions | matches | layout, us/event | " + " | ".join(heads) + " | bytes |",
+        "|---" * (5 + len(names)) + "|",
+    ]
+    for (workload, size), line in found.items():
+        ratios = [line[f"{name}, time / layout's"] for name in names]
+        cells = [
+            f"**{shown(one['value'])}** ({one['spread']})" if float(one["value"]) < 1 else shown(one["value"])
+            for one in ratios
+        ]
+        sizes = f"{shown(line['layout, bytes']['value'])} / {shown(line[f'{names[0]}, bytes']['value'])}"
+        first = f"| {workload} | {int(size):,} | {shown(line['matches']['value'])} "
+        lines.append(f"{first}| {shown(line['layout, time']['value'])} | {' | '.join(cells)} | {sizes} |")
+    return "\n".join([*lines, "", measured_on(rows, "trees", "pubsub_cluster.benchmarks.trees --keep")])
+
+
 def drift() -> str:
     """Return the figures of the drift experiments that sum up a run."""
     rows = [row for row in read("drift") if ", hour " not in row["figure"]]
@@ -257,6 +283,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sigma": sigma,
     "text-search": text_search,
     "drift": drift,
+    "trees": trees,
     "faults": faults,
     "overload": overload,
     "retained": retained,

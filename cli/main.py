@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "tune": "pubsub_cluster.cli.tune:tune",
     "pipeline": "pubsub_cluster.cli.pipeline.command:pipeline",
     "bench": "pubsub_cluster.cli.bench:bench",
+    "reproduce": "pubsub_cluster.cli.reproduce:reproduce",
     "doctor": "pubsub_cluster.cli.doctor:doctor",
     "demo": "pubsub_cluster.cli.demo.command:demo",
 }

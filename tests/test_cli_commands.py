@@ -57,6 +57,7 @@ def test_all_commands_are_there() -> None:
     found = {" ".join(names) for names, _ in LEAVES}
     expected = [
         "bench",
+        "reproduce",
         "start",
         "stop",
         "status",
