@@ -179,8 +179,10 @@ def trees() -> str:
     )
     heads = [f"{name} / layout" for name in names]
     lines = [
-        "| ranges x width | subscriptions | matches | layout, us/event | " + " | ".join(heads) + " | bytes |",
-        "|---" * (5 + len(names)) + "|",
+        "| ranges x width | subscriptions | matches | layout, us/event | engine, us/event | "
+        + " | ".join(heads)
+        + " | bytes |",
+        "|---" * (6 + len(names)) + "|",
     ]
     for (workload, size), line in found.items():
         ratios = [line[f"{name}, time / layout's"] for name in names]
@@ -190,7 +192,8 @@ def trees() -> str:
         ]
         sizes = f"{shown(line['layout, bytes']['value'])} / {shown(line[f'{names[0]}, bytes']['value'])}"
         first = f"| {workload} | {int(size):,} | {shown(line['matches']['value'])} "
-        lines.append(f"{first}| {shown(line['layout, time']['value'])} | {' | '.join(cells)} | {sizes} |")
+        times = " | ".join(shown(line[f"{part}, time"]["value"]) for part in ("layout", "engine"))
+        lines.append(f"{first}| {times} | {' | '.join(cells)} | {sizes} |")
     return "\n".join([*lines, "", measured_on(rows, "trees", "pubsub_cluster.benchmarks.trees --keep")])
 
 

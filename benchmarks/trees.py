@@ -4,9 +4,10 @@
 
 Conjunctions of a range on each of 1 to 6 attributes, of three widths, and STOCK, at three sizes. The layout
 is what the tuner chose and the builder built; it and the trees start from the events' integers, encoded
-before. All take turns in one process, by its processor time; every pass compares the matches of each event
-with those that the layout has found, and brute force confirms the first events. A ratio above 1 means that
-the tree is slower; bytes of a tree are those of its arrays and of a row number per box.
+before. Beside them runs the engine from columns, of whose time the layout's is a part. All take turns in one
+process, by its processor time; every pass compares the matches of each event with those that the layout has
+found, and brute force confirms the first events. A ratio above 1 means that the tree is slower; bytes of a
+tree are those of its arrays and of a row number per box.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from pubsub_cluster.algorithms import hilbert_r_tree, s_tree
 from pubsub_cluster.algorithms.packed_tree import Searcher
-from pubsub_cluster.benchmarks.levels import KernelRun, load
+from pubsub_cluster.benchmarks.levels import KernelRun, PayloadRun, load
 from pubsub_cluster.benchmarks.measure import Run, WrongAnswer
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.runner import SAMPLE_EVENTS, SAMPLE_FIRST, batches_of
@@ -100,7 +101,8 @@ def compare(name: str, workload: Workload, event_count: int, passes: int) -> lis
     batches = batches_of(events)
     loaded = load(rules, workload.events(SAMPLE_EVENTS, first=SAMPLE_FIRST))
     trees = {tree: TreeRun(pack, rules, batches) for tree, pack in TREES.items()}
-    runs: dict[str, Run] = {"layout": KernelRun(loaded, batches), **trees}
+    engine = PayloadRun(loaded, batches, "columns")
+    runs: dict[str, Run] = {"layout": KernelRun(loaded, batches), "engine": engine, **trees}
     expected = runs["layout"].run()
     if expected[:CHECKED].tolist() != expected_counts(rules, events, CHECKED).tolist():
         raise WrongAnswer("brute force finds other matches than the layout")
@@ -119,6 +121,7 @@ def compare(name: str, workload: Workload, event_count: int, passes: int) -> lis
     found = [
         figure("matches", float(expected.mean()), "per event"),
         figure("layout, time", min(times["layout"]), "us/event"),
+        figure("engine, time", min(times["engine"]), "us/event"),
         figure("layout, bytes", loaded.index_bytes / rules.size, "bytes/subscription"),
     ]
     for tree, made in trees.items():
