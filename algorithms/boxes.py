@@ -37,8 +37,8 @@ F8 = npt.NDArray[np.float64]
 BOXES_MAX = 256
 """Of one subscription."""
 NO_NUMBER = -math.inf
-LEAST, GREATEST = -sys.float_info.max, math.inf
-"""Ends of an unbounded range of numbers: minus infinity is where events without a number lie."""
+LEAST = -sys.float_info.max
+"""Where ranges of numbers begin at the earliest."""
 
 Side: TypeAlias = tuple[tuple[str, bool], float, float]
 """((attribute, whether listed), low end, high end), both closed."""
@@ -147,8 +147,8 @@ class Space:
             return [self._point(name, value) for _, value in predicate.constants]
         if predicate.value_kind is not ValueKind.NUMBER:
             return [self._point(name, predicate.lo)]
-        lo = LEAST if predicate.lo is None else float(predicate.lo)
-        hi = GREATEST if predicate.hi is None else float(predicate.hi)
+        lo = -math.inf if predicate.lo is None else float(predicate.lo)
+        hi = math.inf if predicate.hi is None else float(predicate.hi)
         lo = math.nextafter(lo, math.inf) if predicate.lo_open else lo
         hi = math.nextafter(hi, -math.inf) if predicate.hi_open else hi
         return [((name, False), max(lo, LEAST), hi)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -201,6 +203,20 @@ def changes(
             one.delete(handle)
     check(matcher, naive, batch)
     assert matcher.memory_bytes() >= 0
+
+
+@pytest.mark.parametrize("name", SPATIAL)
+def test_all_pairs_of_comparisons(name: str) -> None:
+    """Two predicates on one attribute, beside every sort of event: none, edges, odd ones, other kinds."""
+    operators = (Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.EQ)
+    atoms = [Atom("a", operator, value) for operator in operators for value in (0, 1, 2**53)]
+    catalogue = [(at, And(pair)) for at, pair in enumerate(itertools.product(atoms, atoms))]
+    values = (-1, 0, 0.5, 1, 2, 2**53 - 1, 2**53, 2**53 + 1, INT64_MAX, 1e300, math.inf, -math.inf, "x", True)
+    events = [{}, *({"a": (value,)} for value in values), {"a": (0, 2)}, {"a": (-1, "x")}, {"b": (0,)}]
+    matcher, naive = make_matcher(name), make_matcher("naive")
+    for one in (matcher, naive):
+        one.build(catalogue)
+    check(matcher, naive, raw_batch(events))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -178,6 +178,23 @@ def test_the_example_of_the_sweep() -> None:
     assert binary.size[[binary.left[0], binary.right[0]]].tolist() == [4, 4]
 
 
+def test_the_least_volume_wins() -> None:
+    """RIABOV-05: of all places of the root, also where another one has shorter sides; ties by these."""
+    differs = 0
+    for seed in range(20):
+        lo, hi = bounded(*random_boxes(seed, 60, 3, 0.0))
+        binary = s_tree.binarise(lo, hi, 4, 0.2)
+        longest = int(np.argmax(hi.max(axis=1) - lo.min(axis=1)))
+        order = np.argsort(lo[longest] + hi[longest], kind="stable")
+        places = s_tree.candidate_places(60, 4, 0.2)
+        volume, length = np.empty(len(places)), np.empty(len(places))
+        reference.sweep(lo, hi, order, places, None, volume, length)
+        best = min(range(len(places)), key=lambda at: (volume[at], length[at]))
+        assert binary.size[binary.left[0]] == places[best]
+        differs += length[best] > length.min()
+    assert differs
+
+
 def test_ties_have_the_least_perimeter() -> None:
     """Boxes without volume in one dimension: sums of sides decide."""
     lo = np.array([[0, 1, 2, 3, 4, 20, 21, 22], [0] * 8], np.float64)
@@ -249,6 +266,34 @@ def test_a_forest_has_what_was_inserted_and_not_deleted(data: st.DataObject, nam
             assert [sorted(handle[event == at].tolist()) for at in range(10)] == expected
             assert len(visited) == 10 and len(forest.trees) <= 8
     assert forest.bytes > 0 or not len(handles)
+
+
+@pytest.mark.parametrize("name", sorted(PACKERS))
+def test_a_tree_whose_boxes_are_gone_is_packed_anew(name: str) -> None:
+    """Memory follows the boxes that are there, within a factor of two."""
+    lo, hi = random_boxes(9, 1_000, 3)
+    forest = Forest(lambda below, above: PACKERS[name](below, above, 8))
+    forest.build(lo, hi, np.arange(1_000))
+    whole = forest.bytes
+    for handle in range(900):
+        forest.delete(handle)
+    assert forest.bytes < 0.3 * whole and [len(tree.order) for tree in forest.trees] <= [200]
+    points = random_points(9, 20, 3)
+    event, handle, _ = forest.search(points)
+    expected = [[box for box in found if box >= 900] for found in brute(lo, hi, points)]
+    assert [sorted(handle[event == at].tolist()) for at in range(20)] == expected
+
+
+def test_there_are_few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """About as many as the logarithm of how often the buffer was full."""
+    monkeypatch.setattr(packed_tree, "BUFFER_BOXES", 8)
+    forest = Forest(s_tree.pack)
+    for step in range(40):
+        lo, hi = random_boxes(step, 9, 2)
+        forest.insert(lo, hi, np.arange(9 * step, 9 * step + 9))
+        sizes = [len(tree.order) for tree in forest.trees]
+        assert sum(sizes) == 9 * step + 9 and len(sizes) <= 1 + math.log2(step + 1)
+        assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_scan_is_one_leaf() -> None:
