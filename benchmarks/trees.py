@@ -1,6 +1,6 @@
 """Would a tree be the better matcher for purely range-based catalogues? Trees against the cluster's layouts.
 
-    python -m pubsub_cluster.benchmarks.trees [--sizes 10000 100000 1000000] [--passes 9] [--keep]
+    python -m pubsub_cluster.benchmarks.trees [--sizes 10000 100000 1000000] [--only STOCK] [--keep]
 
 Conjunctions of a range on each of 1 to 6 attributes, of three widths, and STOCK, at three sizes. The layout
 is what the tuner chose and the builder built; it and the trees start from the events' integers, encoded
@@ -138,11 +138,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--only", nargs="+", help="workloads, such as STOCK or '6 x 0.1'")
     parser.add_argument("--passes", type=int, default=9)
     parser.add_argument("--keep", action="store_true", help="lines of other sizes stay as they are")
     options = parser.parse_args(arguments)
     for size in options.sizes:
         for name, workload, event_count in workloads(size):
+            if options.only and name not in options.only:
+                continue
             figures = compare(name, workload, event_count, options.passes)
             shown = (f"{one.figure} {one.value:.3g} {one.spread}".strip() for one in figures)
             sys.stdout.write(f"{name}, {size:,}: " + "; ".join(shown) + "\n")

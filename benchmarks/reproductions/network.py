@@ -175,7 +175,6 @@ class Network:
         """Return the same by application-level multicast, each set with a source of its own: int64[k]."""
         between = self.distances
         is_left = wanted.copy()
-        is_left[np.arange(len(wanted)), source] = False
         nearest = np.where(is_left, between[source], np.inf)
         cost = np.zeros(len(wanted))
         open_sets = np.flatnonzero(is_left.any(axis=1))
