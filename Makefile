@@ -3,13 +3,14 @@
 #   make demo    install and run the flights demonstration       make test     the tests
 #   make lint types docs-check kernels wheel-check               what .ci/run adds to them
 #   make faults MINUTES=2     kill processes of a cluster under load, check every answer
+#   make durable-faults       kill coordinator and durable receivers, look for what is lost
 #
 # Variables: PYTHON=python3.12 (interpreter for .venv), DEMO_FLAGS='--flights 40000', PYTEST_FLAGS='-k name'.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test faults lint format types docs docs-check kernels wheel-check clean help
+.PHONY: demo test faults durable-faults lint format types docs docs-check kernels wheel-check clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +33,11 @@ faults: $(VENV)/.installed-dev
 	$(BIN)/python tests/faults/run.py --minutes $(MINUTES)
 
 MINUTES ?= 2
+
+durable-faults: $(VENV)/.installed-dev
+	$(BIN)/python tests/faults/durable.py --kills $(KILLS)
+
+KILLS ?= 50,50
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ PAGES = (
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
 FAULTS_COMMAND = "tests/faults/run.py --minutes 25 --shards 1 --replicas 2 --record"
 CHURN_COMMANDS = "pubsub_cluster.benchmarks.churn` and `python -m pubsub_cluster.benchmarks.restart"
+DURABLE_COMMAND = "tests/faults/durable.py --kills 50,50 --record"
 OVERLOAD_COMMAND = "tests/faults/overload.py --record"
 Line = dict[str, str]
 
@@ -235,14 +236,24 @@ def faults() -> str:
     return "\n".join([*lines, "", measured_on(rows, "faults", FAULTS_COMMAND)])
 
 
+def durable() -> str:
+    """Return what was lost by durable receivers."""
+    rows = read("faults_durable")
+    return "\n".join([*_four_columns(rows), "", measured_on(rows, "faults_durable", DURABLE_COMMAND)])
+
+
 def overload() -> str:
     """Return how much memory a cluster takes that is asked for too much."""
     rows = read("overload")
+    return "\n".join([*_four_columns(rows), "", measured_on(rows, "overload", OVERLOAD_COMMAND)])
+
+
+def _four_columns(rows: list[Line]) -> list[str]:
     lines = ["| what | measured | target | |", "|---|---|---|---|"]
     for row in rows:
         met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
         lines.append(f"| {row['figure']} | {shown(row['value'], row['unit'])} | {row['target']} | {met} |")
-    return "\n".join([*lines, "", measured_on(rows, "overload", OVERLOAD_COMMAND)])
+    return lines
 
 
 def retained() -> str:
@@ -288,6 +299,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "drift": drift,
     "trees": trees,
     "faults": faults,
+    "durable": durable,
     "overload": overload,
     "retained": retained,
     "pipeline": pipeline,

@@ -108,7 +108,10 @@ class Load:
 
     def start(self, publishers: int, churners: int, seed: int, with_resizes: bool) -> None:
         """Start the threads."""
-        jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [(self._listen, ())]
+        jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
+            (self._listen, ()),
+            (self._listen_durably, ()),
+        ]
         jobs += [(self._publish, (idx, random.Random(f"p{idx}-{seed}"))) for idx in range(publishers)]
         jobs += [(self._churn, (idx, random.Random(f"c{idx}-{seed}"))) for idx in range(churners)]
         if with_resizes:
@@ -355,6 +358,19 @@ class Load:
                     self.count("notifications")
                     if self.stopping.is_set():
                         break
+
+    def _listen_durably(self) -> None:
+        """Be a durable receiver, so that there is one; what it is told is judged in `durable.py`."""
+        with Client(self.data_dir, timeout_s=PATIENCE_S) as client:
+            _wait_for_cluster(client)
+            while not self.stopping.is_set():
+                with client.listen(LISTENED_OWNER, durable="faults", timeout_s=1.0) as told:
+                    for notification in told:
+                        self.count("durable notifications")
+                        if notification.dropped:
+                            self.model.breach(f"a durable receiver lost something: {notification}")
+                        if self.stopping.is_set():
+                            break
 
     def _judge_notifications(self) -> None:
         """A notification says what the answer says; only what two lives have matched is repeated."""
