@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from pubsub_cluster.coordinator.delivery.desk import NOTIFIED_SIZE_BYTES_MAX, De
 from pubsub_cluster.coordinator.delivery.listeners import NOBODY, Listeners
 from pubsub_cluster.coordinator.delivery.told import tell
 from pubsub_cluster.coordinator.merge import Merged
+from pubsub_cluster.language.errors import BusyError
 
 OWNERS = 6
 
@@ -117,6 +119,22 @@ def test_names_are_looked_up_once_per_catalogue_and_change_of_listeners() -> Non
     other = Rows([1, 0])
     other.owner_name = lambda idx: f"o{1 - idx}"  # type: ignore[method-assign]
     assert listeners.numbers(owners, other, 2).tolist() == [NOBODY, 0, NOBODY]  # type: ignore[arg-type]
+
+
+def test_a_publication_that_is_refused_is_not_counted() -> None:
+    class Refusing:
+        active = True
+
+        def keep(self, *_: Any) -> int:
+            raise BusyError("the disk is behind")
+
+    desk, catalogue = DeliveryDesk(lambda *_: True), Rows([0, 1])
+    desk.listen(b"c", "o0")
+    desk.listeners.keep("o1", True)
+    desk.durable = Refusing()  # type: ignore[assignment]
+    with pytest.raises(BusyError):
+        desk.notify(merged_of([[0, 1], [0]]), catalogue, 2, "p", "b", lambda idxs: [b"1" for _ in idxs])  # type: ignore[arg-type]
+    assert desk.listeners.sequences[:2].tolist() == [0, 0], "a listener would take it for a loss"
 
 
 def test_what_finds_no_room_is_counted_and_told_with_the_next() -> None:

@@ -19,6 +19,7 @@ from pubsub_cluster.coordinator.delivery.multicast import I8, Bools, Locate, Mul
 from pubsub_cluster.coordinator.delivery.outbox_records import Body, Entry
 from pubsub_cluster.coordinator.delivery.told import Told, tell
 from pubsub_cluster.coordinator.merge import Merged
+from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.protocol import Buffer, notify_frames
 from pubsub_cluster.shm.catalogue import CatalogueReader
 
@@ -132,7 +133,11 @@ class DeliveryDesk:
             return 0
         events = told.events.tolist()
         event_json = dict(zip(events, events_json(events), strict=True))
-        record = self._keep(told, catalogue, publisher, batch_id, event_json) if self.keeps else 0
+        try:
+            record = self._keep(told, catalogue, publisher, batch_id, event_json) if self.keeps else 0
+        except PubSubError:
+            self.listeners.uncount(told.number)
+            raise
         fields = {"publisher": publisher, "batch_id": batch_id}
         gone = self.multicast.send(told, catalogue, fields, event_json, locate)
         self._tell_the_others(told, gone, catalogue, fields, event_json)

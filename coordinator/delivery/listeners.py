@@ -177,6 +177,10 @@ class Listeners:
             numbers = known[owner_idx]
         return numbers
 
+    def uncount(self, number: npt.NDArray[np.int32]) -> None:
+        """Take back the last notification of each number; a number may stand there several times."""
+        np.subtract.at(self.sequences, number, np.uint64(1))
+
     def _free_number(self) -> int:
         if self._free_numbers:
             return self._free_numbers.pop()

@@ -20,8 +20,8 @@ from pubsub_cluster.coordinator.delivery.bounds import Bounds
 from pubsub_cluster.coordinator.delivery.receivers import Receiver, Receivers, Record, Share, StoredReceiver
 from pubsub_cluster.language.errors import LimitError, ProtocolError
 
-KNOWN_RECORDS_MAX = 4_096
-"""Of a life before: their publishers may not have had their answers, and publish again."""
+KNOWN_EVENTS_MAX = 200_000
+"""Of the life before, the youngest: their publishers may not have had answers, and publish again."""
 
 
 class StoredShare(NamedTuple):
@@ -96,13 +96,17 @@ class Outbox:
             number, owner, name, acked, head, dropped = stored
             receiver = Receiver(number, owner, name, acked, head, head - 1, head, dropped, is_open=True)
             self.receivers.enter(receiver)
-        recent: deque[tuple[str, str, list[StoredShare]]] = deque(maxlen=KNOWN_RECORDS_MAX)
+        recent: deque[tuple[str, str, list[StoredShare]]] = deque()
+        recent_count = 0
         for number, publisher, batch_id, size_bytes, shares in records:
             record = self._records[number] = Record(number, size_bytes, is_committed=True)
             self.size_bytes += size_bytes
             for share in shares:
                 self._take_over(record, share)
             recent.append((publisher, batch_id, shares))
+            recent_count += sum(len(share.event_idxs) for share in shares)
+            while recent_count > KNOWN_EVENTS_MAX:
+                recent_count -= sum(len(share.event_idxs) for share in recent.popleft()[2])
             self._next_record = number + 1
             if not record.open_count:
                 self._finish(record)

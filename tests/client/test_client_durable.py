@@ -125,6 +125,14 @@ def test_a_gap_is_a_loss_and_is_told() -> None:
     assert (found.sequence, found.dropped) == (7, 2), "with what was lost before a repeat"
 
 
+def test_what_was_on_its_way_to_a_listener_before_is_no_gap() -> None:
+    receipts = Receipts(4)
+    assert receipts.hear(notification(7)) is None
+    receipts.begin(5, 7)
+    first = receipts.hear(notification(7))
+    assert first is not None and first.dropped == 0
+
+
 def test_a_receiver_that_was_made_anew_counts_anew() -> None:
     talk = Talk()
     talk.coming = [notification(1, "x"), notification(2, "y")]
