@@ -1,15 +1,26 @@
 """The client: what a program needs to talk to a running cluster, without numba and without shared memory."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from pubsub_cluster.client.changes import KEEP, Subscription
 from pubsub_cluster.client.client import Client
-from pubsub_cluster.client.durable import DurableListener
-from pubsub_cluster.client.listener import Listener
+from pubsub_cluster.client.durable import AsyncDurableListener, DurableListener
+from pubsub_cluster.client.listener import AsyncListener, Listener
 from pubsub_cluster.client.matches import Matches
 from pubsub_cluster.client.notifications import Notification
-from pubsub_cluster.client.pending import Pending
+from pubsub_cluster.client.pending import AsyncPending, Pending
+
+if TYPE_CHECKING:
+    from pubsub_cluster.client.aio import AsyncClient
 
 __all__ = [
     "KEEP",
+    "AsyncClient",
+    "AsyncDurableListener",
+    "AsyncListener",
+    "AsyncPending",
     "Client",
     "DurableListener",
     "Listener",
@@ -18,3 +29,11 @@ __all__ = [
     "Pending",
     "Subscription",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "AsyncClient":  # asyncio takes as long to import as all the rest
+        from pubsub_cluster.client.aio import AsyncClient
+
+        return AsyncClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

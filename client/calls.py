@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -128,9 +129,10 @@ class Calls(OperatorCalls):
 
         Items are taken some thousand ahead of the results.
         """
-        async for results in self._catalogue.subscribe(items, retained):
-            for result in results:
-                yield result
+        async with aclosing(self._catalogue.subscribe(items, retained)) as found:
+            async for results in found:
+                for result in results:
+                    yield result
 
     async def update(
         self,
@@ -189,8 +191,9 @@ class Calls(OperatorCalls):
         Each that lives from the first to the last is yielded once, with an expression that it had meanwhile;
         one that is made or removed meanwhile may be.
         """
-        async for listed in self._catalogue.every():
-            yield listed
+        async with aclosing(self._catalogue.every()) as found:
+            async for listed in found:
+                yield listed
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -263,8 +266,9 @@ class Calls(OperatorCalls):
             return await self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
 
         senders = (partial(send, batch) for batch in batches)
-        async for request in self._session.ask_in_order(senders, max(1, in_flight)):
-            yield _matches(await self._session.wait(request), sent.popleft())
+        async with aclosing(self._session.ask_in_order(senders, max(1, in_flight))) as found:
+            async for request in found:
+                yield _matches(await self._session.wait(request), sent.popleft())
 
     async def forget(self, owner: str, durable: str) -> bool:
         """Remove a durable receiver and all that is kept for it; return whether there was one."""
@@ -272,26 +276,6 @@ class Calls(OperatorCalls):
         return reply.header.get("forgotten") is True
 
     # -- helpers -----------------------------------------------------------------------------------
-
-    async def soon(
-        self,
-        kind: Callable[[Session, Request, Publication], _Pending],
-        on_answer: Callable[[_Pending], object] | None,
-        batch: Batch,
-        *,
-        answer: AnswerName,
-        ids: bool,
-        batch_id: str | None,
-        at: int | None,
-        valid_until: int | None,
-    ) -> _Pending:
-        """Do what `publish_soon` does, for a client of either kind."""
-        publication = await self._publication(batch, answer, ids, batch_id, at, valid_until)
-        await self._session.wait_for_room(PENDING_MAX)
-        request = await self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
-        pending = kind(self._session, request, publication)
-        request.on_finish = _ignored if on_answer is None else partial(on_answer, pending)
-        return pending
 
     async def _publication(
         self,
@@ -313,6 +297,27 @@ class Calls(OperatorCalls):
         if valid_until is not None:
             fields["valid_until"] = valid_until
         return publication_of(batch, _answer_of(answer), ids, fields, size_bytes_max, events_max)
+
+
+async def soon(
+    calls: Calls,
+    kind: Callable[[Session, Request, Publication], _Pending],
+    on_answer: Callable[[_Pending], object] | None,
+    batch: Batch,
+    *,
+    answer: AnswerName,
+    ids: bool,
+    batch_id: str | None,
+    at: int | None,
+    valid_until: int | None,
+) -> _Pending:
+    """Do what `publish_soon` does, for a client of either kind."""
+    publication = await calls._publication(batch, answer, ids, batch_id, at, valid_until)
+    await calls._session.wait_for_room(PENDING_MAX)
+    request = await calls._session.send(Op.PUBLISH, publication.fields, publication.buffers)
+    pending = kind(calls._session, request, publication)
+    request.on_finish = _ignored if on_answer is None else partial(on_answer, pending)
+    return pending
 
 
 def endpoint_of(data_dir: str | os.PathLike[str] | None, endpoint: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -174,15 +175,17 @@ class CatalogueCalls:
         """Make subscriptions; yield what became of the next items as soon as that is known, in order."""
         more = {} if retained == RETAINED_TOLD else {"retained": retained}
         named = map(self.named, items)
-        async for results in self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more):
-            yield _subscriptions(results)
+        async with aclosing(self._change(Op.SUBSCRIBE, named, SUBSCRIBE_ITEM_FIELDS, more)) as found:
+            async for results in found:
+                yield _subscriptions(results)
 
     async def update(
         self, items: Iterable[Mapping[str, Any]]
     ) -> AsyncGenerator[list[Subscription | PubSubError], None]:
         """Replace subscriptions; yields like `subscribe`."""
-        async for results in self._change(Op.UPDATE, items, UPDATE_ITEM_FIELDS):
-            yield _subscriptions(results)
+        async with aclosing(self._change(Op.UPDATE, items, UPDATE_ITEM_FIELDS)) as found:
+            async for results in found:
+                yield _subscriptions(results)
 
     async def _change(
         self,
@@ -194,13 +197,14 @@ class CatalogueCalls:
         # Items are taken as they are sent; `more` are further fields of each request.
         size_bytes_max = await self.limit("batch_size_bytes_max")
         parts = _Parts(items, fields, size_bytes_max, await self._items_max())
-        async for entries, request in self._send_parts(op, "items", parts, more):
-            part = results_of(await self._session.wait(request), len(entries))
-            for entry, result in zip(entries, part, strict=True):
-                if isinstance(result, PubSubError):
-                    result = await self._settled(result, entry.item, request)
-                entry.result = result
-            yield parts.take_results()
+        async with aclosing(self._send_parts(op, "items", parts, more)) as found:
+            async for entries, request in found:
+                part = results_of(await self._session.wait(request), len(entries))
+                for entry, result in zip(entries, part, strict=True):
+                    if isinstance(result, PubSubError):
+                        result = await self._settled(result, entry.item, request)
+                    entry.result = result
+                yield parts.take_results()
         yield parts.take_results()
 
     async def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
@@ -213,11 +217,14 @@ class CatalogueCalls:
             (range(first, stop), _joined(encoded[first:stop]))
             for first, stop in parts_of(encoded, items_max, size_bytes_max)
         )
-        async for places, request in self._send_parts(Op.UNSUBSCRIBE, "ids", parts):
-            for result in results_of(await self._session.wait(request), len(places)):
-                error = result if isinstance(result, PubSubError) else None
-                unsure = isinstance(error, UnknownIdError) and request.crossed_lives
-                results.append(as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error)
+        async with aclosing(self._send_parts(Op.UNSUBSCRIBE, "ids", parts)) as found:
+            async for places, request in found:
+                for result in results_of(await self._session.wait(request), len(places)):
+                    error = result if isinstance(result, PubSubError) else None
+                    unsure = isinstance(error, UnknownIdError) and request.crossed_lives
+                    results.append(
+                        as_unsure(error) if unsure and isinstance(error, UnknownIdError) else error
+                    )
         return results
 
     async def describe(self, ids: Iterable[str], expressions: bool) -> list[dict[str, Any] | PubSubError]:
@@ -263,8 +270,9 @@ class CatalogueCalls:
                 sent.append(places)
                 yield partial(self._session.send, op, {name: orjson.Fragment(data), **more})
 
-        async for request in self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT):
-            yield sent.popleft(), request
+        async with aclosing(self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT)) as found:
+            async for request in found:
+                yield sent.popleft(), request
 
     async def _settled(
         self, result: PubSubError, item: Mapping[str, Any], request: Request

@@ -6,6 +6,7 @@ Its calls are those of `pubsub_cluster.client.calls`, which says what each does,
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import partial
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from pubsub_cluster.client.blocking import each, run
-from pubsub_cluster.client.calls import AnswerName, Calls, endpoint_of
+from pubsub_cluster.client.calls import AnswerName, Calls, endpoint_of, soon
 from pubsub_cluster.client.durable import DurableListener
 from pubsub_cluster.client.listener import Listener
 from pubsub_cluster.client.notifications import Notification
@@ -43,6 +44,9 @@ def _iterating(
     def iterating(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         return each(call(self._calls, *args, **kwargs))
 
+    signature = inspect.signature(call)
+    told = signature.return_annotation.replace("AsyncGenerator[", "Iterator[").replace(", None]", "]")
+    iterating.__dict__["__signature__"] = signature.replace(return_annotation=told)  # for `help`
     return iterating
 
 
@@ -154,7 +158,8 @@ class Client:
             It cannot be sent. What the cluster says of it is raised by `Pending.result`.
         """
         return run(
-            self._calls.soon(
+            soon(
+                self._calls,
                 Pending,
                 on_answer,
                 batch,

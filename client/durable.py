@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from pubsub_cluster.client.listener import Hearing, Listener
+from pubsub_cluster.client.listener import AsyncListener, Hearing, Listener
 from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.language.errors import ClusterError, PubSubError
 
@@ -58,12 +58,7 @@ class Receipts:
         self._said = sequence - 1
 
     def hear(self, notification: Notification) -> Notification | None:
-        """Take one that has arrived; return it, with what was lost before it, unless it came before.
-
-        What comes before `begin` was for a listener before this one, and comes again.
-        """
-        if self.number is None:
-            return None
+        """Take one that has arrived; return it, with what was lost before it, unless it came before."""
         sequence = notification.sequence
         if sequence < self._next:
             self.repeated_count += 1
@@ -156,21 +151,19 @@ class DurableHearing(Hearing):
         elif not self._queue:
             self._say_what_is_due(at_rest=True)
 
-    def tell(self) -> int:
-        """Call `on_notification` with what is queued; what it raises at comes again."""
-        told_count = 0
-        while self._queue and not self.closed and self.on_notification is not None:
-            told_count += 1
-            self._taken = notification = self._queue.take()
-            try:
-                self.on_notification(notification)
-            except BaseException:
-                self._queue.put_back(notification)
-                raise
-            if not self._by_hand:
-                self.acknowledge(notification)
-        self._say_what_is_due(at_rest=True)
-        return told_count
+    def tell(self) -> None:
+        """Call `on_notification` with the first that is queued; one that it raises at comes again."""
+        assert self.on_notification is not None
+        self._taken = notification = self._queue.take()
+        try:
+            self.on_notification(notification)
+        except BaseException:
+            self._queue.put_back(notification)
+            raise
+        if not self._by_hand:
+            self.acknowledge(notification)
+        if not self._queue:
+            self._say_what_is_due(at_rest=True)
 
     def ended_by_cluster(self, why: str) -> None:
         """The cluster tells this connection no longer."""
@@ -226,3 +219,15 @@ class DurableListener(DurableHearing, Listener):
         if kind is not None:
             self._taken = None
         self.close()
+
+
+class AsyncDurableListener(DurableHearing, AsyncListener):
+    """What `DurableListener` is, for ``async for``; made by `AsyncClient.listen` with a name."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening; after an exception the last notification will come again."""
+        if kind is not None:
+            self._taken = None
+        await self.close()

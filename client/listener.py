@@ -10,12 +10,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.client.blocking import run
 from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.ordering import Ordering
 from pubsub_cluster.client.watch import Watch
+
+if TYPE_CHECKING:
+    import asyncio
 
 NOTIFICATIONS_QUEUED_MAX = 100_000
 
@@ -127,13 +130,10 @@ class Hearing:
         """The cluster tells this connection no longer."""
         self.closed = True
 
-    def tell(self) -> int:
-        """Call `on_notification` with what is queued, until it is closed; return how many those were."""
-        told_count = 0
-        while self._queue and not self.closed and self.on_notification is not None:
-            told_count += 1
-            self.on_notification(self._queue.take())
-        return told_count
+    def tell(self) -> None:
+        """Call `on_notification` with the first that is queued."""
+        assert self.on_notification is not None
+        self.on_notification(self._queue.take())
 
     async def _next(self) -> Notification | None:
         if not self._queue and not self.closed:
@@ -180,7 +180,15 @@ class Listener(Hearing):
 
 
 class AsyncListener(Hearing):
-    """Asynchronous iterator over an owner's notifications; made by `AsyncClient.listen`."""
+    """Asynchronous iterator over an owner's notifications; made by `AsyncClient.listen`.
+
+    Attributes
+    ----------
+    task : asyncio.Task or None
+        Iterates where a function is called with each notification.
+    """
+
+    task: asyncio.Task[None] | None = None
 
     def __aiter__(self) -> AsyncListener:
         """Return the listener itself."""
@@ -206,3 +214,8 @@ class AsyncListener(Hearing):
     async def close(self) -> None:
         """Stop listening; what has arrived can still be taken."""
         await self._end()
+
+    async def ended(self) -> None:
+        """Wait until `on_notification` is called no more; raise what it has raised."""
+        if self.task is not None:
+            await self.task

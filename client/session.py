@@ -160,7 +160,8 @@ class Session:
         end_s = time.monotonic() + timeout_s
         while True:
             next_s = self._look_after([one for one in self._listeners.values() if one.on_notification])
-            await self._pump(self._has_news, min(next_s, end_s))
+            await self._pump(lambda: self._has_news(told_before), min(next_s, end_s))
+            self._check_open()
             if self._told_count != told_before or time.monotonic() >= end_s:
                 return self._told_count - told_before
 
@@ -260,9 +261,9 @@ class Session:
             self._do(listener.watch.look(now_s))
         return now_s + HEARTBEAT_S if listeners else math.inf
 
-    def _has_news(self) -> bool:
-        """True when somebody is to be told of something."""
-        return bool(self.connection.finished or self._with_news)
+    def _has_news(self, told_before: int) -> bool:
+        """True when somebody is to be told of something, or has been."""
+        return bool(self.connection.finished or self._with_news) or self._told_count != told_before
 
     def _greeted(self, start_s: float) -> bool:
         if self.connection.hello is not None or self.connection.hello_error is not None:
@@ -318,8 +319,11 @@ class Session:
         try:
             while self._with_news:
                 listener = next(iter(self._with_news))
-                del self._with_news[listener]
-                self._told_count += listener.tell()
+                if listener.closed or not listener.queued_count:
+                    del self._with_news[listener]
+                    continue
+                self._told_count += 1
+                listener.tell()
         finally:
             self._telling = False
 

@@ -38,6 +38,11 @@ class Transport:
     endpoint : str
         ``ipc://...`` or ``tcp://...``. Connecting succeeds whether or not anything listens there.
 
+    Attributes
+    ----------
+    descriptor : int
+        Becomes readable when something has changed since the socket was looked at last, no more.
+
     Raises
     ------
     CallerError
@@ -92,8 +97,7 @@ class Transport:
         Not with the socket's own `poll`: that knows milliseconds only, and costs more than receiving.
         """
         end_s = time.monotonic() + timeout_s
-        # The descriptor tells that something has changed since the socket was looked at last, no more.
-        while not (self._readable() or (self.records is not None and self.records.readable)):
+        while not self.readable:
             left_s = end_s - time.monotonic()
             if left_s <= 0.0:
                 return False
@@ -107,7 +111,7 @@ class Transport:
 
     def receive(self) -> list[bytes] | None:
         """Return the next message, or None when none has arrived."""
-        return self._socket.recv_multipart(flags=LAST) if self._readable() else None
+        return self._socket.recv_multipart(flags=LAST) if self._has_message() else None
 
     def receive_records(self) -> list[Record]:
         """Return the records that have come."""
@@ -119,7 +123,12 @@ class Transport:
         self._socket.close(linger=0)
         self._context.term()
 
-    def _readable(self) -> bool:
+    @property
+    def readable(self) -> bool:
+        """True when a message or a record has arrived."""
+        return self._has_message() or (self.records is not None and self.records.readable)
+
+    def _has_message(self) -> bool:
         return int(self._socket.getsockopt(EVENTS)) & READABLE != 0
 
     def _watch_both(self) -> None:

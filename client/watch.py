@@ -66,5 +66,6 @@ class Watch:
                 self._on_silence()
             self._told = silent
         elif silence_s >= self._timeout_s:
+            self._looked_s = -math.inf  # whoever waits once more waits as long again
             raise self._connection.no_reply(f"nothing was heard while listening for `{self._key[0]}`")
         return self._connection.probe(now_s) if silence_s >= HEARTBEAT_S else NOTHING

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pubsub_cluster.client import Client, Matches, Notification, Pending, Subscription
+    from pubsub_cluster.client import AsyncClient, Client, Matches, Notification, Pending, Subscription
     from pubsub_cluster.cluster import Cluster
     from pubsub_cluster.embedded import Engine
     from pubsub_cluster.language.errors import PubSubError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pubsub_cluster.language.schema import Attribute, Schema
 
 __all__ = [
+    "AsyncClient",
     "Attribute",
     "Client",
     "Cluster",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncClient": "client",
     "Attribute": "language.schema",
     "Client": "client",
     "Cluster": "cluster",
