@@ -19,7 +19,8 @@ SILENCE_NOTE = "The connection to the cluster is lost; waiting until it is back.
 
 
 @click.command()
-@click.argument("owner")
+@click.argument("owner", required=False)
+@click.option("--unmatched", is_flag=True, help="Instead of an owner: events that match nobody.")
 @click.option("--count", type=click.IntRange(1), help="End after so many notifications.")
 @click.option(
     "--idle", "idle_s", type=click.FloatRange(min=0.0), metavar="SECONDS", help="End after such a silence."
@@ -29,7 +30,8 @@ SILENCE_NOTE = "The connection to the cluster is lost; waiting until it is back.
 @json_option
 def listen(
     connect: Callable[[], Client],
-    owner: str,
+    owner: str | None,
+    unmatched: bool,
     count: int | None,
     idle_s: float | None,
     durable: str | None,
@@ -41,6 +43,8 @@ def listen(
     because this reader was too slow are counted and said, never hidden. When the cluster falls silent this
     is said once, and the command waits until it is back.
 
+    With --unmatched they are the events that no subscription matches, a few thousand a second at most.
+
     With --durable the cluster keeps what OWNER is told from the first such command on, until a command with
     the same NAME has printed it; `pubsub-cluster forget` ends that.
 
@@ -49,19 +53,21 @@ def listen(
       pubsub-cluster listen ann
       pubsub-cluster listen ann --json --count 10 | jq .event
       pubsub-cluster listen ann --durable mailer
+      pubsub-cluster listen --unmatched
     """
     import orjson
 
-    seen_count = dropped_count = 0
+    if (owner is None) != unmatched or (unmatched and durable is not None):
+        raise click.UsageError("Name an OWNER, or else give --unmatched (which is never durable).")
+    seen_count = 0
     with (
         connect() as client,
         _listener(client, owner, idle_s, durable) as notifications,
     ):
-        note(f"Listening for {owner}; Ctrl-C ends it.")
+        note(f"Listening for {owner or 'events that match nobody'}; Ctrl-C ends it.")
         for found in notifications:
-            if found.dropped > dropped_count:
-                note(f"{found.dropped - dropped_count:,} notifications were lost before this one.")
-                dropped_count = found.dropped
+            if found.dropped:
+                note(f"{counted(found.dropped, 'notification')} lost before this one.")
             if as_json:
                 emit_json(
                     {
@@ -77,17 +83,19 @@ def listen(
             else:
                 handles = ", ".join(str(handle) for handle in found.handles)
                 event = orjson.dumps(found.event).decode()
-                click.echo(f"{found.batch_id}[{found.event_index}] -> {handles}  {event}")
+                click.echo(f"{found.batch_id}[{found.event_index}] -> {handles or 'nobody'}  {event}")
             seen_count += 1
             if seen_count == count:
                 break
     note(f"{counted(seen_count, 'notification')}.")
 
 
-def _listener(client: Client, owner: str, idle_s: float | None, durable: str | None) -> Listener:
+def _listener(client: Client, owner: str | None, idle_s: float | None, durable: str | None) -> Listener:
     def on_silence() -> None:
         note(SILENCE_NOTE)
 
+    if owner is None:
+        return client.listen_unmatched(timeout_s=idle_s, on_silence=on_silence)
     if durable is None:
         return client.listen(owner, timeout_s=idle_s, on_silence=on_silence)
     return client.listen(owner, timeout_s=idle_s, on_silence=on_silence, durable=durable)

@@ -26,7 +26,7 @@ from pubsub_cluster.client.pending import AsyncPending
 from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import CallerError, PubSubError
-from pubsub_cluster.language.protocol import WINDOW_DEFAULT
+from pubsub_cluster.language.protocol import UNMATCHED, WINDOW_DEFAULT
 
 
 class AsyncSession(Session):
@@ -286,9 +286,25 @@ class AsyncClient(Calls):
         if durable is not None:
             kind = partial(AsyncDurableListener, durable, window, by_hand, self._session.acknowledge)
         listener = await self._session.listen(kind, owner, timeout_s, on_silence, durable=durable)
-        if on_notification is not None:
-            listener.task = asyncio.create_task(_call_for_each(listener, on_notification))
-        return listener
+        return _calling(listener, on_notification)
+
+    async def listen_unmatched(
+        self,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[], None] | None = None,
+        on_notification: Callable[[Notification], object] | None = None,
+    ) -> AsyncListener:
+        """Listen for events that match nobody, as `Client.listen_unmatched`."""
+        listener = await self._session.listen(AsyncListener, UNMATCHED, timeout_s, on_silence)
+        return _calling(listener, on_notification)
+
+
+def _calling(listener: AsyncListener, function: Callable[[Notification], object] | None) -> AsyncListener:
+    """Have a function called with each notification, if there is one."""
+    if function is not None:
+        listener.task = asyncio.create_task(_call_for_each(listener, function))
+    return listener
 
 
 async def _call_for_each(listener: AsyncListener, function: Callable[[Notification], object]) -> None:

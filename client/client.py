@@ -21,7 +21,7 @@ from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.protocol import WINDOW_DEFAULT
+from pubsub_cluster.language.protocol import UNMATCHED, WINDOW_DEFAULT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -227,3 +227,17 @@ class Client:
             kind = partial(DurableListener, durable, window, by_hand, self._session.acknowledge)
         listening = self._session.listen(kind, owner, timeout_s, on_silence, on_notification, durable)
         return run(listening)
+
+    def listen_unmatched(
+        self,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[], None] | None = None,
+        on_notification: Callable[[Notification], object] | None = None,
+    ) -> Listener:
+        """Listen for events that match nobody, else as `listen`.
+
+        The cluster sends a few thousand a second at most; what is beyond that is counted
+        (`Notification.dropped`).
+        """
+        return run(self._session.listen(Listener, UNMATCHED, timeout_s, on_silence, on_notification))

@@ -16,6 +16,7 @@ from pubsub_cluster.client.blocking import run
 from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.client.ordering import Ordering
 from pubsub_cluster.client.watch import Watch
+from pubsub_cluster.language.protocol import UNMATCHED
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,6 +105,8 @@ class Hearing:
     @property
     def listen_fields(self) -> dict[str, Any]:
         """What the cluster is asked for."""
+        if self.owner == UNMATCHED:
+            return {"unmatched": True}
         return {"owner": self.owner, "records": True} if self.takes_records else {"owner": self.owner}
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.protocol import UNMATCHED
 from pubsub_cluster.language.records import Entry, Record
 
 ListenKey: TypeAlias = tuple[str, str | None]
@@ -15,7 +16,7 @@ ListenKey: TypeAlias = tuple[str, str | None]
 
 def listen_key(fields: Mapping[str, Any]) -> ListenKey:
     """Return whose notifications a header is about."""
-    return fields.get("owner", ""), fields.get("durable")
+    return fields.get("owner", UNMATCHED), fields.get("durable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Notification:
     Attributes
     ----------
     owner, publisher, batch_id : str
+        No owner (`UNMATCHED`) where the event matched nobody.
     event_index : int
         Index of the event in its batch. ``(publisher, batch_id, event_index)`` recognises a repeat, which a
         restart of the coordinator may cause.

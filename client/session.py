@@ -232,7 +232,7 @@ class Session:
 
     async def _say_goodbye(self, fields: Mapping[str, Any]) -> None:
         request = await self.send(
-            Op.UNLISTEN, {name: fields[name] for name in ("owner", "durable") if name in fields}
+            Op.UNLISTEN, {name: value for name, value in fields.items() if name != "window"}
         )
         try:
             await self._pump(lambda: request.finished, time.monotonic() + min(UNLISTEN_S, self.timeout_s))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -242,17 +244,20 @@ class BatchDesk:
 
     def _reply(self, batch: OpenBatch, publication: Publication, parts: Parts, number: int) -> Reply:
         first = parts.first[number]
+        refused = _refused_of(batch.refused, first, parts.first[number + 1]) if batch.refused else {}
         fields = {
             "event_count": publication.form.event_count,
             "generation": batch.generation,
             "version": batch.version,
             "match_count": parts.low[number + 1] - parts.low[number],
-            "refused": _refused_of(batch.refused, first, parts.first[number + 1]) if batch.refused else {},
+            "refused": refused,
         }
         if publication.answer is Answer.HANDLES and not publication.ids:
             buffers = parts.csr(number)
         else:
             buffers = self._buffers(publication, parts.part(number), batch.catalogue)
+        if self._delivery.unmatched.count:
+            self._tell_unmatched(publication, parts.part(number), [int(event) for event in refused])
         if not self._delivery.active:
             return Reply(fields, buffers)
         return self._notify(batch, publication, parts.part(number), Reply(fields, buffers))
@@ -273,6 +278,15 @@ class BatchDesk:
             return [as_bytes(match_counts(merged))]
         offsets, text = catalogue.subscription_ids(merged.rows)
         return [as_bytes(merged.offsets), as_bytes(merged.handles), as_bytes(offsets), text]
+
+    def _tell_unmatched(self, publication: Publication, merged: Merged, refused: list[int]) -> None:
+        _, publisher, batch_id = publication.key
+        json_of = partial(events_as_json, publication.form.batch, publication.buffers)
+        now_s = time.monotonic()
+        try:
+            self._delivery.unmatched.tell(merged.offsets, refused, publisher, batch_id, json_of, now_s)
+        except Exception:
+            log.exception("nobody was told of the unmatched events of batch %s of %s", batch_id, publisher)
 
     def _notify(self, batch: OpenBatch, publication: Publication, merged: Merged, reply: Reply) -> Reply:
         """Tell owners; return the reply, or a refusal where durable receivers would not learn of it."""

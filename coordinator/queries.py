@@ -68,7 +68,9 @@ def _answer_listener(coordinator: Coordinator, identity: bytes, message: Message
     if op is Op.ACKNOWLEDGE:
         durable.acknowledge(header["number"], header["sequence"])
         return Reply({})
-    owner = _name(coordinator, header["owner"], "owner")
+    if "unmatched" in header:
+        return _answer_operator(coordinator, identity, header, op)
+    owner = _name(coordinator, header.get("owner"), "owner")
     if header.get("durable") is None and op is not Op.FORGET:
         if op is Op.LISTEN:
             takes_records = header.get("records") is True
@@ -85,6 +87,18 @@ def _answer_listener(coordinator: Coordinator, identity: bytes, message: Message
         case _:
             told = durable.forget(identity, message.request, owner, name)
     return None if told is None else Reply(told)
+
+
+def _answer_operator(coordinator: Coordinator, identity: bytes, header: dict[str, Any], op: Op) -> Reply:
+    """Let an operator listen for events that match nobody, or no longer."""
+    others = sorted(header.keys() & {"owner", "durable", "window"})
+    if header["unmatched"] is not True or others:
+        raise ProtocolError("`unmatched` is true, and stands alone", seen=others or header["unmatched"])
+    unmatched = coordinator.delivery.unmatched
+    if op is Op.LISTEN:
+        return Reply(unmatched.listen(identity))
+    unmatched.unlisten(identity)
+    return Reply({})
 
 
 def _name(coordinator: Coordinator, value: Any, what: str) -> str:

@@ -79,6 +79,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "chunks_free": resources.slab.free_count,
         "listeners": coordinator.delivery.listeners.count,
         "multicast": {**coordinator.multicast.status(), "forming": coordinator.groups.status()},
+        "unmatched_listeners": coordinator.delivery.unmatched.count,
         "counters": resources.own_counters(),
         "workers": workers,
         "tuner": {

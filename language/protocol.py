@@ -70,6 +70,8 @@ REPLY = "reply"
 ERROR = "error"
 NOTIFY = "notify"
 INVITE = "invite"
+UNMATCHED = ""
+"""Stands for the owner where events are told that matched nobody; no owner has this name."""
 TUNE_ACTIONS = ("show", "now", "set", "freeze", "thaw", "import_statistics", "clear_statistics")
 
 
@@ -92,8 +94,8 @@ REQUEST_FIELDS: dict[Op, Fields] = {
         frozenset({"batch", "batch_id", "publisher"}),
         frozenset({"answer", "ids", "at", "sizes", "valid_until"}),
     ),
-    Op.LISTEN: Fields(frozenset({"owner"}), frozenset({"durable", "window", "records"})),
-    Op.UNLISTEN: Fields(frozenset({"owner"}), frozenset({"durable"})),
+    Op.LISTEN: Fields(optional=frozenset({"owner", "durable", "window", "records", "unmatched"})),
+    Op.UNLISTEN: Fields(optional=frozenset({"owner", "durable", "unmatched"})),
     Op.ACKNOWLEDGE: Fields(frozenset({"number", "sequence"})),
     Op.FORGET: Fields(frozenset({"owner", "durable"})),
     Op.STATUS: Fields(),

@@ -18,6 +18,7 @@ from pubsub_cluster.coordinator.delivery.listeners import NOBODY, Listener, List
 from pubsub_cluster.coordinator.delivery.multicast import I8, Bools, Locate, Multicast
 from pubsub_cluster.coordinator.delivery.outbox_records import Body, Entry
 from pubsub_cluster.coordinator.delivery.told import Told, tell
+from pubsub_cluster.coordinator.delivery.unmatched import Unmatched
 from pubsub_cluster.coordinator.merge import Merged
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.protocol import Buffer, notify_frames
@@ -46,6 +47,8 @@ class DeliveryDesk:
         Notifications since the start.
     durable : DurableDesk or None
         Set once there is one.
+    unmatched : Unmatched
+        Who listens for events that match nobody.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class DeliveryDesk:
         self._send = send
         self.multicast = Multicast(send, None) if multicast is None else multicast
         self.listeners = Listeners()
+        self.unmatched = Unmatched(send)
         self.durable: DurableDesk | None = None
         self.sent = 0
         self.dropped = 0
@@ -105,6 +109,7 @@ class DeliveryDesk:
         """Send everybody a notification without events, and forget who is gone."""
         for listener in self.listeners:
             self._push(listener, {"publisher": "", "batch_id": ""}, [])
+        self.unmatched.sweep()
 
     def notify(
         self,
