@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "start": "pubsub_cluster.cli.start:start",
     "stop": "pubsub_cluster.cli.start:stop",
     "status": "pubsub_cluster.cli.status:status",
+    "stats": "pubsub_cluster.cli.stats:stats",
     "subscribe": "pubsub_cluster.cli.subscriptions:subscribe",
     "update": "pubsub_cluster.cli.subscriptions:update",
     "unsubscribe": "pubsub_cluster.cli.subscriptions:unsubscribe",

@@ -116,6 +116,7 @@ class Client:
     hello = _blocking(Calls.hello)
     ping = _blocking(Calls.ping)
     status = _blocking(Calls.status)
+    stats = _blocking(Calls.stats)
     tune_show = _blocking(Calls.tune_show)
     tune_now = _blocking(Calls.tune_now)
     tune_set = _blocking(Calls.tune_set)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias
 
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import ReplyTimeoutError, error_from_dict
-from pubsub_cluster.language.protocol import Message, Op
+from pubsub_cluster.language.protocol import COUNTED_ITEMS, Message, Op
 
 RESIZE_TIMEOUT_S = 120.0
 JOB_TIMEOUT_S = 600.0
 _LOOK_EVERY_S = 0.05
+StatsKind: TypeAlias = Literal["subscription", "owner", "group"]
 
 
 class OperatorCalls:
@@ -32,6 +33,25 @@ class OperatorCalls:
     async def status(self) -> dict[str, Any]:
         """Return the cluster's state: processes, catalogue, generations, counters."""
         return _facts(await self._session.ask(Op.STATUS, {}))
+
+    async def stats(
+        self, kind: StatsKind, names: Iterable[str | int] | None = None, *, top: int = COUNTED_ITEMS
+    ) -> list[dict[str, Any]]:
+        """Return counters of subscriptions, owners or groups since the coordinator started.
+
+        Parameters
+        ----------
+        kind : {"subscription", "owner", "group"}
+        names : iterable, optional
+            Ids, owners or numbers of groups, at most 1,000; those that there are not are left out. Without it
+            those with the most matches, notifications or records.
+        top : int
+            So many of these.
+        """
+        fields: dict[str, Any] = {"kind": kind, "top": top}
+        if names is not None:
+            fields["names"] = list(names)
+        return list((await self._session.ask(Op.STATS, fields)).header["items"])
 
     async def tune_show(self) -> dict[str, Any]:
         """Return what the tuner knows and has built."""

@@ -22,6 +22,7 @@ from pubsub_cluster.coordinator.clock import Clock, check_instant
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.groups import GroupDesk
+from pubsub_cluster.coordinator.delivery.match_counters import MatchCounters
 from pubsub_cluster.coordinator.forms import Forms
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication, joined
 from pubsub_cluster.coordinator.merge import Merged, Parts, ShardPage, as_bytes, match_counts, merge_pages
@@ -84,16 +85,24 @@ class BatchDesk:
     slab : BatchSlab
     delivery : DeliveryDesk
     groups : GroupDesk
+    matched : MatchCounters
     clock : Clock
     """
 
     def __init__(
-        self, config: ClusterConfig, slab: BatchSlab, delivery: DeliveryDesk, groups: GroupDesk, clock: Clock
+        self,
+        config: ClusterConfig,
+        slab: BatchSlab,
+        delivery: DeliveryDesk,
+        groups: GroupDesk,
+        matched: MatchCounters,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._slab = slab
         self._delivery = delivery
         self._groups = groups
+        self._matched = matched
         self._clock = clock
         self._forms = Forms(config.limits)
         self.open: dict[int, OpenBatch] = {}
@@ -235,6 +244,8 @@ class BatchDesk:
         pages = [page for shard_pages in batch.pages.values() for page in shard_pages]
         batch.merged = merged = merge_pages(pages, batch.event_count, batch.catalogue)
         batch.match_count = len(merged.handles)
+        if batch.match_count:
+            self._matched.add(merged.handles, batch.now_us)
         first = [0, *itertools.accumulate([publication.form.event_count for publication in batch.group])]
         parts = Parts(merged, first)
         return [

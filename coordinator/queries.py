@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from pubsub_cluster.coordinator import describing
+from pubsub_cluster.coordinator import counting, describing
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply
 from pubsub_cluster.coordinator.resizing import resize
@@ -45,6 +45,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
             return Reply(status_page.greeting(coordinator))
         case Op.STATUS:
             return Reply(status_page.status(coordinator))
+        case Op.STATS:
+            return Reply(counting.stats(coordinator, header))
         case Op.TUNE:
             return Reply(status_page.tune(coordinator, header, message.request))
         case Op.RESIZE:

@@ -32,6 +32,7 @@ from pubsub_cluster.coordinator.delivery.bounds import Bounds
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
 from pubsub_cluster.coordinator.delivery.groups import GroupDesk
+from pubsub_cluster.coordinator.delivery.match_counters import MatchCounters
 from pubsub_cluster.coordinator.delivery.multicast import Multicast
 from pubsub_cluster.coordinator.delivery.outbox_store import OutboxStore
 from pubsub_cluster.coordinator.folding import FoldPolicy
@@ -107,6 +108,7 @@ class Coordinator:
         self._serving = False  # the catalogue is complete
         self._look_around_s = 0.0
         self.started_s = time.monotonic()
+        self.started_us = time.time_ns() // 1_000
         self.resources = Resources(config)
         try:
             self._open()
@@ -134,7 +136,8 @@ class Coordinator:
         self.groups = GroupDesk(resources.owner, *heard, config.schema, config.limits)
         self.knobs = Knobs(self)
         clock = Clock(config.injected_clock, self.store.marks)
-        self.batches = BatchDesk(config, resources.slab, self.delivery, self.groups, clock)
+        self.matched = MatchCounters(lambda: self.registry.next_handle)
+        self.batches = BatchDesk(config, resources.slab, self.delivery, self.groups, self.matched, clock)
         self.retained = RetainedDesk(config, self.backend, self.batches.now_us)
         self.publishing = PublishDesk(self, self.batches, self.carry_out)
         self.durable = self.delivery.durable = DurableDesk(

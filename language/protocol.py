@@ -49,6 +49,7 @@ class Op(enum.StrEnum):
     ACKNOWLEDGE = "acknowledge"
     FORGET = "forget"
     STATUS = "status"
+    STATS = "stats"
     TUNE = "tune"
     RESIZE = "resize"
     BACKUP = "backup"
@@ -99,6 +100,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.ACKNOWLEDGE: Fields(frozenset({"number", "sequence"})),
     Op.FORGET: Fields(frozenset({"owner", "durable"})),
     Op.STATUS: Fields(),
+    Op.STATS: Fields(frozenset({"kind"}), frozenset({"names", "top"})),
     Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value", "path"})),
     Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
     Op.BACKUP: Fields(frozenset({"path"})),
@@ -121,6 +123,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.ACKNOWLEDGE: frozenset(),
     Op.FORGET: frozenset({"forgotten"}),
     Op.STATUS: frozenset(),
+    Op.STATS: frozenset({"since", "items"}),
     Op.TUNE: frozenset(),
     Op.RESIZE: frozenset(),
     Op.BACKUP: frozenset({"job"}),
@@ -139,6 +142,9 @@ DESCRIBED_IDS_MAX = 1_000
 """Ids of one request to describe: their metadata is the reply, and has to fit into a message."""
 DESCRIBED_EXPRESSIONS_MAX = 100
 """The same with expressions, each of which is looked up on the disk."""
+STATS_KINDS = ("subscription", "owner", "group")
+COUNTED_ITEMS, COUNTED_ITEMS_MAX = 20, 1_000
+"""Items of one reply to `stats`, unless it is asked for so many, and the most that may be asked for."""
 LISTED_MAX = 1_000
 LISTED_SIZE_BYTES_MAX = 1 << 20
 """Subscriptions of one page, and about the bytes of their ids and expressions, unless one alone has more."""

@@ -61,6 +61,7 @@ def test_all_commands_are_there() -> None:
         "start",
         "stop",
         "status",
+        "stats",
         "subscribe",
         "update",
         "unsubscribe",

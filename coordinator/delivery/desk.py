@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import orjson
 
+from pubsub_cluster.coordinator.delivery.counters import SentCounters
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
 from pubsub_cluster.coordinator.delivery.listeners import NOBODY, Listener, Listeners
 from pubsub_cluster.coordinator.delivery.multicast import I8, Bools, Locate, Multicast
@@ -57,6 +58,7 @@ class DeliveryDesk:
         self._send = send
         self.multicast = Multicast(send, None) if multicast is None else multicast
         self.listeners = Listeners()
+        self.counters = SentCounters()
         self.unmatched = Unmatched(send)
         self.durable: DurableDesk | None = None
         self.sent = 0
@@ -88,6 +90,7 @@ class DeliveryDesk:
         if self.listeners.is_full:
             self.sweep()
         heard = self.listeners.add(identity, owner)
+        self.counters.begin(heard.number, owner)
         sequence = int(self.listeners.sequences[heard.number])
         records = self.multicast.listens(identity, heard.number, now_s) if takes_records else None
         return {"owner": owner, "number": heard.number, "sequence": sequence, "records": records}
@@ -108,7 +111,7 @@ class DeliveryDesk:
     def sweep(self) -> None:
         """Send everybody a notification without events, and forget who is gone."""
         for listener in self.listeners:
-            self._push(listener, {"publisher": "", "batch_id": ""}, [])
+            self._push(listener, NOBODY, {"publisher": "", "batch_id": ""}, [])
         self.unmatched.sweep()
 
     def notify(
@@ -144,7 +147,7 @@ class DeliveryDesk:
             self.listeners.uncount(told.number)
             raise
         fields = {"publisher": publisher, "batch_id": batch_id}
-        gone = self.multicast.send(told, catalogue, fields, event_json, locate)
+        gone = self.multicast.send(told, catalogue, fields, event_json, locate, self.counters)
         self._tell_the_others(told, gone, catalogue, fields, event_json)
         return record
 
@@ -166,9 +169,9 @@ class DeliveryDesk:
                 room_bytes -= size_bytes
                 if room_bytes < 0:
                     listener.dropped += len(mine)
-                    self.dropped += len(mine)
+                    self._count_dropped(number, len(mine))
                 elif mine:
-                    self._push(listener, fields, mine)
+                    self._push(listener, number, fields, mine)
 
     def _keep(
         self,
@@ -194,21 +197,29 @@ class DeliveryDesk:
         body = Body([(event_idx, event_json[event_idx]) for event_idx in places], parts)
         return self.durable.keep(publisher, batch_id, body)
 
-    def _push(self, listener: Listener, fields: dict[str, Any], body: list[dict[str, Any]]) -> None:
-        frames = notify_frames(
-            {"owner": listener.owner, **fields, "dropped": listener.dropped, "events": body}
-        )
+    def _push(
+        self, listener: Listener, number: int, fields: dict[str, Any], body: list[dict[str, Any]]
+    ) -> None:
+        told = {"owner": listener.owner, "dropped": listener.dropped, "events": body}
+        frames = notify_frames({**told, **fields})
         try:
             accepted = self._send(listener.identity, frames)
         except ConnectionError:
             self.unlisten(listener.identity, listener.owner)
-            self.dropped += len(body)
-            return
+            accepted = False
         if not body:
             return
-        listener.dropped = 0 if accepted else listener.dropped + len(body)
-        self.sent += len(body) * accepted
-        self.dropped += len(body) * (not accepted)
+        if accepted:
+            listener.dropped = 0
+            self.sent += len(body)
+            self.counters.unicast(number, len(body), sum(map(len, frames)))
+        else:
+            listener.dropped += len(body)
+            self._count_dropped(number, len(body))
+
+    def _count_dropped(self, number: int, notifications: int) -> None:
+        self.dropped += notifications
+        self.counters.dropped(number, notifications)
 
 
 def _by_number(told: Told, chosen: I8) -> Iterator[tuple[int, list[int]]]:

@@ -178,31 +178,19 @@ def account(told: Told, members: Members, way: I4) -> Account:
 
 
 class Tally:
-    """What all decisions came to.
+    """What all decisions came to; what each group was sent is in `SentCounters`.
 
     Attributes
     ----------
-    generation : int
-        Of groups: `records`, `receipts` and `wasted` are those of its groups.
-    records, receipts, wasted : int64[n]
-        By group.
     unicasts, sent, received, in_vain : int
-        Notifications that went alone, records, their receipts and those in vain, of all generations.
+        Notifications that went alone, records, their receipts and those in vain.
     """
 
     def __init__(self) -> None:
-        self.generation = 0
-        self.records = self.receipts = self.wasted = np.zeros(0, np.int64)
         self.unicasts = self.sent = self.received = self.in_vain = 0
 
-    def add(self, found: Account, generation: int) -> None:
-        """Count what decisions by the groups of a generation came to."""
-        if generation != self.generation or len(found.records) != len(self.records):
-            self.generation = generation
-            self.records = self.receipts = self.wasted = np.zeros(len(found.records), np.int64)
-        self.records = self.records + found.records
-        self.receipts = self.receipts + found.receipts
-        self.wasted = self.wasted + found.wasted
+    def add(self, found: Account) -> None:
+        """Count what decisions came to."""
         self.unicasts += found.unicasts
         self.sent += int(found.records.sum())
         self.received += int(found.receipts.sum())

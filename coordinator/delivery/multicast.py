@@ -15,6 +15,7 @@ import orjson
 import zmq
 
 from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
+from pubsub_cluster.coordinator.delivery.counters import SentCounters
 from pubsub_cluster.coordinator.delivery.distribution import UNICAST, Members, Rule, Tally, account, decide
 from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, Invitation, Membership
 from pubsub_cluster.coordinator.delivery.told import Told
@@ -126,6 +127,7 @@ class Multicast:
         fields: dict[str, Any],
         event_json: dict[int, bytes],
         locate: Locate | None,
+        counters: SentCounters,
     ) -> Bools:
         """Send what goes by records; return which notifications those are: bool[k].
 
@@ -139,6 +141,7 @@ class Multicast:
             By event.
         locate : Locate or None
             None: there are no groups.
+        counters : SentCounters
         """
         gone = np.zeros(len(told.event), np.bool_)
         if self.broadcast is None or not self.members.size[EVERYBODY]:
@@ -146,6 +149,7 @@ class Multicast:
         events = told.events
         groups = np.full(len(events), UNICAST, np.int32) if locate is None else locate(events.tolist())
         ways = decide(told, self.members, groups, self.rule)
+        counters.of_generation(self.membership.current.number)
         first = np.searchsorted(told.event, events)
         last = np.append(first[1:], len(told.event))
         for place in np.flatnonzero(ways != UNICAST).tolist():
@@ -160,7 +164,11 @@ class Multicast:
                 ways[place] = UNICAST
                 continue
             gone[entries] = True
-        self.tally.add(account(told, self.members, ways), self.membership.current.number)
+            size_bytes = sum(map(len, pieces))
+            counters.group(
+                int(ways[place]), self.membership.members(int(ways[place])), told.number[entries], size_bytes
+            )
+        self.tally.add(account(told, self.members, ways))
         return gone
 
     def status(self) -> dict[str, Any]:
