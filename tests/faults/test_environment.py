@@ -100,6 +100,30 @@ def test_a_full_disk_refuses_changes_and_nothing_else(small_disk: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_a_full_disk_refuses_batches_for_durable_receivers_and_no_others(small_disk: Path) -> None:
+    event = {"x": 1, "text": "y" * 60_000}
+    with Cluster(small_disk / "data") as cluster, cluster.client(timeout_s=60.0) as client:
+        client.subscribe("x = 1", owner="ann")
+        client.listen("ann", durable="a").close()
+        filler = fill(small_disk)
+        good: list[str] = []
+        with pytest.raises(StoreError, match="full"):
+            for number in range(100):
+                client.publish([event], batch_id=f"b{number}")
+                good.append(f"b{number}")
+        refused = f"b{len(good)}"
+        assert client.publish([{**event, "x": 2}]).match_count == 0, "nobody is told, and nothing waits"
+        filler.unlink()
+        assert client.publish([event], batch_id=refused).match_count == 1
+        cluster.kill()
+        cluster.start()
+        with client.listen("ann", durable="a", timeout_s=1.0) as inbox:
+            told = [(notification.batch_id, notification.dropped) for notification in inbox]
+        assert told == [(batch_id, 0) for batch_id in [*good, refused]]
+
+
+@pytest.mark.cluster
 @pytest.mark.timeout(500)
 def test_full_shared_memory_refuses_what_does_not_fit(tmp_data_dir: Path) -> None:
     script = f"mount -t tmpfs -o size=96m tmpfs /dev/shm && exec {sys.executable} {HERE}/small_shm.py"
