@@ -185,13 +185,11 @@ class DeliveryDesk:
         assert self.durable is not None
         places: dict[int, int] = {}
         parts: dict[str, list[Entry]] = {}
-        for number, entries in _by_number(told, np.arange(len(told.event))):
-            heard = self.listeners.heard(number)
-            if heard.is_kept:
-                part = parts[heard.owner] = []
-                for entry in entries:
-                    place = places.setdefault(int(told.event[entry]), len(places))
-                    part.append(Entry(place, *_matches(told, entry, catalogue)))
+        for number, entries in _by_number(told, np.flatnonzero(self.listeners.is_kept[told.number])):
+            part = parts[self.listeners.heard(number).owner] = []
+            for entry in entries:
+                place = places.setdefault(int(told.event[entry]), len(places))
+                part.append(Entry(place, *_matches(told, entry, catalogue)))
         if not parts:
             return 0
         body = Body([(event_idx, event_json[event_idx]) for event_idx in places], parts)

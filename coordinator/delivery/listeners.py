@@ -49,14 +49,11 @@ class Heard:
         Which it is among those that are listened to.
     listeners : dict of bytes to Listener
         By identity of the connection.
-    is_kept : bool
-        It has durable receivers: it is told whether or not anybody listens.
     """
 
     owner: str
     number: int
     listeners: dict[bytes, Listener] = field(default_factory=dict)
-    is_kept: bool = False
 
 
 class Listeners:
@@ -70,6 +67,8 @@ class Listeners:
         Of each number's next notification.
     listener_counts : int32[numbers]
         Connections that listen.
+    is_kept : bool[numbers]
+        Whether the owner has durable receivers: then it is told whether or not anybody listens.
     """
 
     def __init__(self) -> None:
@@ -79,6 +78,7 @@ class Listeners:
         self.count = 0
         self.sequences = np.zeros(_NUMBERS_AT_FIRST, np.uint64)
         self.listener_counts = np.zeros(_NUMBERS_AT_FIRST, np.int32)
+        self.is_kept = np.zeros(_NUMBERS_AT_FIRST, np.bool_)
         # Of each owner of the catalogue, as far as it was asked for; owners have other numbers in each epoch.
         self._number_of_owner = np.full(0, _UNKNOWN, np.int32)
         self._numbered_in: Callable[[], CatalogueReader | None] = lambda: None
@@ -136,7 +136,7 @@ class Listeners:
     def keep(self, owner: str, on: bool) -> None:
         """Tell an owner that has durable receivers, or no longer for their sake."""
         heard = self._by_owner.get(owner) or self._enter(owner)
-        heard.is_kept = on
+        self.is_kept[heard.number] = on
         self._leave(heard)
 
     def _enter(self, owner: str) -> Heard:
@@ -146,7 +146,7 @@ class Listeners:
         return heard
 
     def _leave(self, heard: Heard) -> None:
-        if not heard.listeners and not heard.is_kept:
+        if not heard.listeners and not self.is_kept[heard.number]:
             del self._by_owner[heard.owner]
             self._by_number[heard.number] = None
             self._free_numbers.append(heard.number)
@@ -189,4 +189,5 @@ class Listeners:
         if number == len(self.sequences):
             self.sequences = np.concatenate([self.sequences, np.zeros_like(self.sequences)])
             self.listener_counts = np.concatenate([self.listener_counts, np.zeros_like(self.listener_counts)])
+            self.is_kept = np.concatenate([self.is_kept, np.zeros_like(self.is_kept)])
         return number
