@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pubsub_cluster.coordinator.delivery.bounds import Bounds
-from pubsub_cluster.coordinator.delivery.outbox import Outbox, Settled, Staged
+from pubsub_cluster.coordinator.delivery.outbox import Outbox, Settled, Staged, StoredShare
 from pubsub_cluster.coordinator.delivery.receivers import Receiver, StoredReceiver
 from pubsub_cluster.language.errors import LimitError, ProtocolError
 
@@ -224,6 +224,24 @@ def test_the_oldest_is_dropped_beyond_the_bounds_and_counted() -> None:
     assert (receiver.head, receiver.dropped) == (9, 8), "a share of four bytes does not fit beside 97"
     publish(outbox, "b4", 1, size_bytes=1_000)
     assert (receiver.head, receiver.kept) == (10, 10), "one publication is kept whatever its size"
+
+
+def test_a_record_that_was_refused_and_is_there_all_the_same_gives_way() -> None:
+    outbox = Outbox(BOUNDS)
+    records = [
+        (1, "p", "good", 1, [StoredShare(1, 1, [0, 1], 2)]),
+        (2, "p", "refused", 1, [StoredShare(1, 3, [0, 1, 2], 3)]),
+        (3, "p", "later", 1, [StoredShare(1, 3, [0], 1)]),
+    ]
+    outbox.restore([StoredReceiver(1, "ann", "a", 0, 1, 0)], records, 1)
+    (receiver,) = outbox.receivers
+    assert [(share.first, share.last, share.record.number) for share in receiver.queue] == [
+        (1, 2, 1),
+        (3, 3, 3),
+    ]
+    assert (receiver.kept, receiver.size_bytes, outbox.share_count) == (3, 3, 2)
+    settled = outbox.settled()
+    assert settled is not None and settled.finished == [2]
 
 
 def test_all_together_are_bounded_by_dropping_the_oldest_record() -> None:

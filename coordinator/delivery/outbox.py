@@ -124,6 +124,11 @@ class Outbox:
         last = stored.first + len(stored.event_idxs) - 1
         if receiver is None or last < receiver.head:
             return
+        while receiver.queue and receiver.queue[-1].last >= stored.first:
+            # It was refused, and written all the same; these are the sequences' second owners.
+            refused = receiver.queue.pop()
+            receiver.size_bytes -= refused.size_bytes
+            self._close(refused)
         self._add(Share(record, receiver, stored.first, last, stored.size_bytes))
         receiver.kept = last
         receiver.size_bytes += stored.size_bytes
