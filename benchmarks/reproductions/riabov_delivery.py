@@ -83,6 +83,8 @@ class Groups(NamedTuple):
     members : bool[n, receivers]
     seconds : float
         Of forming them.
+    passes : int
+        Of Forgy k-means.
     is_stable : bool
         Whether the last pass moved nothing.
     """
@@ -90,6 +92,7 @@ class Groups(NamedTuple):
     of_cell: Any
     members: Bools
     seconds: float
+    passes: int
     is_stable: bool
 
 
@@ -100,13 +103,18 @@ class Delivery(NamedTuple):
     ----------
     improvement : float64[101]
         Percent; threshold 0 to 100 %.
+    missed : int
+        Pairs of an event and somebody who is interested in it and not in its group.
     seconds : float
         Of forming the groups.
+    passes : int
     is_stable : bool
     """
 
     improvement: F8
+    missed: int
     seconds: float
+    passes: int
     is_stable: bool
 
 
@@ -190,7 +198,7 @@ class World:
         is_in = np.unpackbits(packed, axis=1, bitorder="little")[:, : len(owners)].astype(np.bool_)
         members = np.zeros((len(is_in), RECEIVERS), np.bool_)
         members[:, [int(name) for name in owners]] = is_in
-        return Groups(of_cell, members, seconds, formed.is_stable)
+        return Groups(of_cell, members, seconds, formed.passes, formed.is_stable)
 
     def costs(self, framework: str, wanted: Bools) -> F8:
         """Return what multicast to a set of receivers costs for each event: bool[events, receivers]."""
@@ -253,8 +261,7 @@ def deliveries(
     for reading, method, count in itertools.product(READINGS, METHODS, GROUP_COUNTS):
         groups = world.groups(kept, bits, owners, method, reading, count)
         group = groups.of_cell[cell]
-        if np.any(world.interested & ~_members_of(groups, group)):
-            raise AssertionError("somebody is interested in an event and not in its group (RIABOV-11)")
+        missed = int(np.count_nonzero(world.interested & ~_members_of(groups, group)))
         size = np.where(group == CATCH_ALL, 0, groups.members.sum(axis=1)[group])
         for framework in frameworks:
             cost = world.group_costs(framework, groups, group)
@@ -263,7 +270,7 @@ def deliveries(
             )
             saved = 100 * (unicast.sum() - total) / (unicast.sum() - ideal[framework].sum())
             case = Case(framework, reading, method, world.stock.modes, count, cells)
-            yield case, Delivery(saved, groups.seconds, groups.is_stable)
+            yield case, Delivery(saved, missed, groups.seconds, groups.passes, groups.is_stable)
 
 
 def _members_of(groups: Groups, group: Any) -> Bools:
