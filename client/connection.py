@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pubsub_cluster.client.greeting import hello_frames, life_of
 from pubsub_cluster.client.notifications import ListenKey, listen_key
 from pubsub_cluster.language.errors import (
     BusyError,
@@ -34,7 +35,6 @@ from pubsub_cluster.language.protocol import (
     ERROR,
     INVITE,
     NOTIFY,
-    PROTOCOL_VERSION,
     REPLY,
     Buffer,
     Message,
@@ -362,18 +362,6 @@ class Connection:
             reconnect_count=self.reconnect_count,
             cluster_answered_before=self.hello is not None,
         )
-
-
-def hello_frames(client_id: str, request_id: str) -> list[Buffer]:
-    """Return the frames of a greeting."""
-    return request_frames(
-        Op.HELLO, request_id, {"client": client_id, "version": PROTOCOL_VERSION, "replies": True}
-    )
-
-
-def life_of(hello: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return what identifies one run of one cluster's coordinator."""
-    return hello.get("cluster_id"), hello.get("life")
 
 
 def _begun(message: Message) -> Instructions:

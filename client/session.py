@@ -25,8 +25,8 @@ from pubsub_cluster.client.connection import (
     Connection,
     Instructions,
     Request,
-    life_of,
 )
+from pubsub_cluster.client.greeting import check_version, life_of
 from pubsub_cluster.client.listener import Hearing
 from pubsub_cluster.client.notifications import ListenKey, Notification, listen_key, notifications_from_push
 from pubsub_cluster.client.numbered import Numbered
@@ -34,7 +34,7 @@ from pubsub_cluster.client.record_reader import WAYS
 from pubsub_cluster.client.transport import Transport
 from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import CallerError, ProtocolError, PubSubError
-from pubsub_cluster.language.protocol import PROTOCOL_VERSION, Buffer, Message, Op
+from pubsub_cluster.language.protocol import Buffer, Message, Op
 
 # A cluster that has no socket file is not about to answer, but may be about to start.
 ABSENT_S = 1.0
@@ -110,7 +110,7 @@ class Session:
         if self.connection.hello is None:
             raise self.connection.no_reply("no cluster answered at the endpoint")
         if self.connection.hello is not self._checked_hello:
-            _check_version(self.connection.hello)
+            check_version(self.connection.hello)
             self._checked_hello = self.connection.hello
         return self.connection.hello
 
@@ -396,13 +396,3 @@ class Session:
 
 def _closed() -> PubSubError:
     return PubSubError("the client is closed", remedy="Make a new one.")
-
-
-def _check_version(hello: Mapping[str, Any]) -> None:
-    if hello.get("version") != PROTOCOL_VERSION:
-        raise ProtocolError(
-            "the cluster speaks another version of the protocol",
-            seen=hello.get("version"),
-            limit=PROTOCOL_VERSION,
-            remedy="Use the same version of pubsub-cluster on both sides.",
-        )

