@@ -231,9 +231,8 @@ class Session:
         return True
 
     async def _say_goodbye(self, fields: Mapping[str, Any]) -> None:
-        request = await self.send(
-            Op.UNLISTEN, {name: value for name, value in fields.items() if name != "window"}
-        )
+        said = {name: value for name, value in fields.items() if name not in ("window", "records")}
+        request = await self.send(Op.UNLISTEN, said)
         try:
             await self._pump(lambda: request.finished, time.monotonic() + min(UNLISTEN_S, self.timeout_s))
         finally:
