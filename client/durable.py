@@ -58,7 +58,12 @@ class Receipts:
         self._said = sequence - 1
 
     def hear(self, notification: Notification) -> Notification | None:
-        """Take one that has arrived; return it, with what was lost before it, unless it came before."""
+        """Take one that has arrived; return it, with what was lost before it, unless it came before.
+
+        What comes before `begin` was for a listener before this one, and comes again.
+        """
+        if self.number is None:
+            return None
         sequence = notification.sequence
         if sequence < self._next:
             self.repeated_count += 1

@@ -170,9 +170,11 @@ def test_a_function_acknowledges_by_returning_and_what_it_raises_at_comes_again(
             raise ZeroDivisionError
 
     talk.listener.on_notification = call
+    talk.listener.tell()
     with pytest.raises(ZeroDivisionError):
         talk.listener.tell()
-    assert talk.listener.tell() == 2
+    talk.listener.tell()
+    talk.listener.tell()
     assert called == [1, 2, 2, 3] and talk.said[-1] == (5, 3)
 
 
