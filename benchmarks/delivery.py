@@ -1,11 +1,12 @@
 """What groups save: STOCK for 100,000 subscriptions of 1,000 receivers, all of whom listen.
 
-    python -m pubsub_cluster.benchmarks.delivery [--modes 1 4 9] [--groups N] [--thresholds T ...]
+    python -m pubsub_cluster.benchmarks.delivery [--offline] [--keep]
 
 The tuner forms groups from the catalogue and 2,048 sampled events; the distribution method then decides on
-other events, of which brute force says who is interested. `messages` are notifications sent alone and
-records sent to groups, as a share of what unicast alone would send; `wasted` are receipts by members who are
-not interested, as a share of all receipts.
+other events, of which brute force says who is interested. *Messages* are notifications sent alone and
+records sent to groups, as a share of what unicast alone would send; *wasted* are receipts by members who are
+not interested, as a share of all receipts. First without a cluster, for all mixtures of the workload, some
+numbers of groups and thresholds, and for interests so narrow that groups save little; then in a cluster.
 """
 
 from __future__ import annotations
@@ -14,30 +15,46 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pubsub_cluster.benchmarks.delivery_cluster import deliver
+from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads.rules import Rules
 from pubsub_cluster.benchmarks.workloads.stock import Stock
 from pubsub_cluster.coordinator.delivery.distribution import Account, Members, Rule, account, decide
+from pubsub_cluster.coordinator.delivery.measure import measure_costs
+from pubsub_cluster.coordinator.delivery.membership import UNICAST
 from pubsub_cluster.coordinator.delivery.told import Told
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_bulk import RowColumns
-from pubsub_cluster.shm.code_space import I4, expand_slices
+from pubsub_cluster.shm.code_space import I4, I8, expand_slices
 from pubsub_cluster.tuner.group_builder import BuiltGroups, build_groups
 from pubsub_cluster.tuner.groups import GroupOptions
 from pubsub_cluster.tuner.statistics import SAMPLE_EVENTS_MAX
 
-SUBSCRIPTIONS, RECEIVERS, EVENTS = 100_000, 1_000, 5_000
-TARGETS = {"messages": "<= 35 %", "wasted": "<= 30 %"}
+SUBSCRIPTIONS, RECEIVERS = 100_000, 1_000
+EVENTS, CLUSTER_EVENTS = 5_000, 500
+MODES, NARROWING = (9, 4, 1), 8.0
+GROUPS_DEFAULT = GroupOptions().group_count
+GROUPS = (20, GROUPS_DEFAULT, 200)
+THRESHOLDS = (None, 0.0, 0.15, 0.5)
+TARGETS = {"messages, of unicast's": "<= 35", "receipts wasted, of all": "<= 30"}
 
 
 class Heard(NamedTuple):
     """Who is interested in some events: bool[events, receivers]."""
 
     is_interested: npt.NDArray[np.bool_]
+
+    @property
+    def counts(self) -> I8:
+        """How many are interested in each event: int64[events]."""
+        found: I8 = self.is_interested.sum(axis=1, dtype=np.int64)
+        return found
 
     def told(self) -> Told:
         """Return it as a publication tells it, without the matches."""
@@ -135,45 +152,87 @@ class Outcome(NamedTuple):
         records, receipts, wasted = (int(one.sum()) for one in found[:3])
         return cls((found.unicasts + records) / len(told.event), wasted / (found.unicasts + receipts))
 
+    def figures(self, stock: Stock, what: str, has_targets: bool = True) -> list[Figure]:
+        """Return them as figures; `what` says of which events and groups."""
+        return [
+            Figure(
+                f"{what}: {name}",
+                100 * share,
+                "%",
+                target if has_targets else "",
+                seed=stock.seed,
+                workload="STOCK",
+                subscriptions=stock.subscriptions,
+            )
+            for (name, target), share in zip(TARGETS.items(), self, strict=True)
+        ]
+
 
 def outcome(groups: Groups, stock: Stock, told: Told, events: int, rule: Rule) -> Outcome:
     """Let the distribution method decide on events after the sampled ones."""
-    of_cell = groups.built.formed.groups.of_cell
-    cell = groups.built.formed.groups.grid.locate(stock.events(events, SAMPLE_EVENTS_MAX).raw())
-    group = np.where(cell >= 0, 1 + of_cell[cell], -1)
-    group = np.where(group > 0, group, -1).astype(np.int32)[told.events]
-    return Outcome.of(told, account(told, groups.members, decide(told, groups.members, group, rule)))
+    formed = groups.built.formed.groups
+    cell = formed.grid.locate(stock.events(events, SAMPLE_EVENTS_MAX).raw())[told.events]
+    group = np.where((cell >= 0) & (formed.of_cell[cell] >= 0), 1 + formed.of_cell[cell], UNICAST)
+    way = decide(told, groups.members, group.astype(np.int32), rule)
+    return Outcome.of(told, account(told, groups.members, way))
+
+
+def offline(stock: Stock, rule: Rule) -> list[Figure]:
+    """Form groups and decide, without a cluster; by cost, and by some thresholds."""
+    told = interested(stock, SAMPLE_EVENTS_MAX, EVENTS).told()
+    name = f"{stock.modes} modes" + (f", 1/{stock.narrowing:g} as wide" if stock.narrowing > 1 else "")
+    figures: list[Figure] = []
+    for count in GROUPS:
+        groups = groups_of(stock, GroupOptions(group_count=count))
+        formed = groups.built.formed.groups
+        shape = " x ".join(f"{one.attribute} {one.cell_count}" for one in formed.grid.dimensions)
+        print(f"{name}: {len(formed.size)} groups over {shape}, formed in {groups.seconds:.1f} s", flush=True)
+        for threshold in THRESHOLDS if count == GROUPS_DEFAULT else (None,):
+            found = outcome(groups, stock, told, EVENTS, rule._replace(threshold=threshold))
+            when = "by cost" if threshold is None else f"from {threshold:.0%} on"
+            is_default = threshold is None and count == GROUPS_DEFAULT and stock.narrowing == 1
+            figures += found.figures(stock, f"{name}, {count} groups, {when}", is_default)
+            _print(figures[-2:])
+    return figures
+
+
+def in_a_cluster(stock: Stock) -> list[Figure]:
+    """Deliver in a cluster whose listeners are told by records."""
+    counts = interested(stock, SAMPLE_EVENTS_MAX, CLUSTER_EVENTS).counts
+    found = deliver(stock, [receiver_name(number) for number in range(stock.receivers)], counts)
+    what = (
+        f"in a cluster, {stock.modes} modes, {found.groups} groups, by cost (from {found.threshold:.0%} on)"
+    )
+    figures = Outcome(found.messages_share, found.wasted_share).figures(stock, what)
+    _print(figures)
+    return figures
+
+
+def _print(figures: Sequence[Figure]) -> None:
+    for one in figures:
+        print(f"  {one.figure}: {one.value:.3g} {one.unit} {one.target}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, and print a table."""
+    """Measure; print, and keep if that is asked for."""
     parser = argparse.ArgumentParser(prog="pubsub_cluster.benchmarks.delivery")
-    parser.add_argument("--modes", type=int, nargs="+", choices=(1, 4, 9), default=[9])
-    parser.add_argument("--groups", type=int, nargs="+", default=[GroupOptions().group_count])
-    parser.add_argument("--thresholds", type=float, nargs="+", default=[])
     parser.add_argument("--subscriptions", type=int, default=SUBSCRIPTIONS)
     parser.add_argument("--receivers", type=int, default=RECEIVERS)
-    parser.add_argument("--narrowing", type=float, default=1.0)
-    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--offline", action="store_true", help="Leave the cluster out.")
+    parser.add_argument("--keep", action="store_true", help="Write benchmarks/results/delivery.csv.")
     options = parser.parse_args(argv)
-    for modes in options.modes:
-        stock = Stock(
-            subscriptions=options.subscriptions,
-            receivers=options.receivers,
-            modes=modes,
-            narrowing=options.narrowing,
-            fraction_bits=4 if options.narrowing <= 1 else 8,
-        )
-        told = interested(stock, SAMPLE_EVENTS_MAX, options.events).told()
-        for count in options.groups:
-            groups = groups_of(stock, GroupOptions(group_count=count))
-            formed = groups.built.formed.groups
-            shape = " x ".join(f"{one.attribute} {one.cell_count}" for one in formed.grid.dimensions)
-            print(f"{modes} modes, {len(formed.size)} groups over {shape}, formed in {groups.seconds:.1f} s")
-            for threshold in [None, *options.thresholds]:
-                found = outcome(groups, stock, told, options.events, Rule(threshold))
-                name = "by cost" if threshold is None else f"{threshold:.0%}"
-                print(f"  threshold {name:>7}: messages {found.messages:6.1%}, wasted {found.wasted:6.1%}")
+    stock = Stock(subscriptions=options.subscriptions, receivers=options.receivers)
+    costs = measure_costs()
+    names = ("a push", "a record to a group", "a receipt in vain")
+    figures = [Figure(name, cost / 1e3, "us") for name, cost in zip(names, costs, strict=True)]
+    _print(figures)
+    for modes in MODES:
+        figures += offline(replace(stock, modes=modes), Rule(None, costs))
+    figures += offline(replace(stock, narrowing=NARROWING, fraction_bits=8), Rule(None, costs))
+    if not options.offline:
+        figures += in_a_cluster(stock)
+    if options.keep:
+        write("delivery", figures)
     return 0
 
 

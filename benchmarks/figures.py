@@ -267,6 +267,13 @@ def retained() -> str:
     return "\n".join([*lines, "", measured_on(rows, "retained", "pubsub_cluster.benchmarks.retained --live")])
 
 
+def delivery() -> str:
+    """Return what groups of listeners save."""
+    rows = read("delivery")
+    command = "pubsub_cluster.benchmarks.delivery --keep"
+    return "\n".join([*_four_columns(rows), "", measured_on(rows, "delivery", command)])
+
+
 def pipeline() -> str:
     """Return the figures of the pipeline on Spark."""
     rows = read("pipeline")
@@ -302,6 +309,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "durable": durable,
     "overload": overload,
     "retained": retained,
+    "delivery": delivery,
     "pipeline": pipeline,
     "pipeline-large": very_large,
 }

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_cluster.coordinator.delivery.distribution import (
-    EVERYBODY,
-    UNICAST,
     DeliveryCosts,
     Members,
     Rule,
     account,
     decide,
 )
+from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, UNICAST
 from pubsub_cluster.coordinator.delivery.told import Told
 
 NUMBERS = 7

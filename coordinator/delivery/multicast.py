@@ -16,8 +16,8 @@ import zmq
 
 from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
 from pubsub_cluster.coordinator.delivery.counters import SentCounters
-from pubsub_cluster.coordinator.delivery.distribution import UNICAST, Members, Rule, Tally, account, decide
-from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, Invitation, Membership
+from pubsub_cluster.coordinator.delivery.distribution import Members, Rule, Tally, account, decide
+from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, UNICAST, Invitation, Membership
 from pubsub_cluster.coordinator.delivery.told import Told
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.protocol import Buffer, invite_frames
