@@ -155,17 +155,13 @@ class Outcome(NamedTuple):
     def figures(self, stock: Stock, what: str, has_targets: bool = True) -> list[Figure]:
         """Return them as figures; `what` says of which events and groups."""
         return [
-            Figure(
-                f"{what}: {name}",
-                100 * share,
-                "%",
-                target if has_targets else "",
-                seed=stock.seed,
-                workload="STOCK",
-                subscriptions=stock.subscriptions,
-            )
+            _figure(stock, f"{what}: {name}", 100 * share, "%", target if has_targets else "")
             for (name, target), share in zip(TARGETS.items(), self, strict=True)
         ]
+
+
+def _figure(stock: Stock, name: str, value: float, unit: str, target: str = "") -> Figure:
+    return Figure(name, value, unit, target, "", stock.seed, "STOCK", stock.subscriptions)
 
 
 def outcome(groups: Groups, stock: Stock, told: Told, events: int, rule: Rule) -> Outcome:
@@ -178,15 +174,18 @@ def outcome(groups: Groups, stock: Stock, told: Told, events: int, rule: Rule) -
 
 
 def offline(stock: Stock, rule: Rule) -> list[Figure]:
-    """Form groups and decide, without a cluster; by cost, and by some thresholds."""
-    told = interested(stock, SAMPLE_EVENTS_MAX, EVENTS).told()
+    """Form groups and decide, without a cluster: by cost, and by some thresholds."""
+    heard = interested(stock, SAMPLE_EVENTS_MAX, EVENTS)
+    told = heard.told()
     name = f"{stock.modes} modes" + (f", 1/{stock.narrowing:g} as wide" if stock.narrowing > 1 else "")
-    figures: list[Figure] = []
+    share = 100 * float(heard.counts.mean()) / stock.receivers
+    figures = [_figure(stock, f"{name}: interested in an event, of receivers", share, "%")]
     for count in GROUPS:
         groups = groups_of(stock, GroupOptions(group_count=count))
         formed = groups.built.formed.groups
         shape = " x ".join(f"{one.attribute} {one.cell_count}" for one in formed.grid.dimensions)
-        print(f"{name}: {len(formed.size)} groups over {shape}, formed in {groups.seconds:.1f} s", flush=True)
+        print(f"{name}: {len(formed.size)} groups over {shape}", flush=True)
+        figures.append(_figure(stock, f"{name}, {count} groups: formed, CPU", groups.seconds, "s"))
         for threshold in THRESHOLDS if count == GROUPS_DEFAULT else (None,):
             found = outcome(groups, stock, told, EVENTS, rule._replace(threshold=threshold))
             when = "by cost" if threshold is None else f"from {threshold:.0%} on"
