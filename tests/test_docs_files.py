@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PACKAGES = "language|shm|workers|tuner|coordinator|client|sigma_rules|logs|pipeline|cli|pubsub_cluster"
-FOLDERS = f"{PACKAGES}|tests|docs|benchmarks|examples"
+FOLDERS = f"{PACKAGES}|algorithms|tests|docs|benchmarks|examples"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
