@@ -44,9 +44,14 @@ settings.register_profile("same", settings.get_profile("default"), derandomize=T
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Mark this run, and with it every process that its tests start."""
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in os.environ:
+        # Every process of every cluster would compile all modules again, a quarter of a second of its start.
+        folder = tempfile.mkdtemp(prefix="psc-bytecode-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        config.add_cleanup(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -154,10 +154,10 @@ def test_the_list_names_all_workloads() -> None:
 
 
 def test_a_drift_is_lived_through_and_summed_up() -> None:
-    options = argparse.Namespace(hours=4, tick=1_200, events=60, passes=1)
+    options = argparse.Namespace(hours=2, tick=1_200, events=60, passes=1)
     found = {figure.figure: figure.value for figure in drift.run(DRIFTS["DRIFT-SCHEMA"](2_000, 1), options)}
     assert {"dynamic / rebuilt, last window", "no change, last window / first"} <= set(found)
-    assert found["throughput, dynamic, hour 4"] > 0.0
+    assert found["throughput, dynamic, hour 2"] > 0.0
 
 
 def test_a_drift_replaces_the_oldest_by_the_new_workload() -> None:

@@ -11,13 +11,13 @@ import pytest
 from clusters import wait_until
 
 from pubsub_cluster import Client, Cluster
-from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.store import STORE_FILE
 from pubsub_cluster.language.errors import StoreError
 
 KEEPER_WAIT_S_MAX = 180.0  # it has the lowest priority of all
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
-COUNT = ClusterConfig.snapshot_after + 200
+SNAPSHOT_AFTER = 500
+COUNT = SNAPSHOT_AFTER + 200
 
 
 def matched(client: Client, value: int) -> int:
@@ -26,7 +26,8 @@ def matched(client: Client, value: int) -> int:
 
 def test_what_is_durable_comes_back_from_snapshot_and_backup(tmp_data_dir: Path) -> None:
     data_dir, backup = tmp_data_dir / "data", tmp_data_dir / "backup"
-    with Cluster(data_dir) as cluster, cluster.client(timeout_s=30.0) as client:
+    cluster = Cluster(data_dir, snapshot_after=SNAPSHOT_AFTER)
+    with cluster, cluster.client(timeout_s=30.0) as client:
         client.subscribe_many([{"id": f"n{i}", "expr": f"x = {i % 100}"} for i in range(COUNT)])
         client.unsubscribe_many([f"n{i}" for i in range(0, COUNT, 100)])
         version = client.status()["version"]
