@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -79,7 +78,7 @@ class Receipts:
             self._keys.popitem(last=False)
         self._open.append(sequence)
         lost, self._lost = self._lost, 0
-        return replace(notification, dropped=lost) if lost else notification
+        return notification._replace(dropped=lost) if lost else notification
 
     def dealt_with(self, sequence: int) -> None:
         """Everything up to a sequence has been dealt with."""
@@ -159,11 +158,11 @@ class DurableHearing(Hearing):
     def tell(self) -> None:
         """Call `on_notification` with the first that is queued; one that it raises at comes again."""
         assert self.on_notification is not None
-        self._taken = notification = self._queue.take()
+        self._taken = notification = self._queue.popleft()
         try:
             self.on_notification(notification)
         except BaseException:
-            self._queue.put_back(notification)
+            self._queue.appendleft(notification)
             raise
         if not self._by_hand:
             self.acknowledge(notification)

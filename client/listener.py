@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,39 +23,23 @@ if TYPE_CHECKING:
 NOTIFICATIONS_QUEUED_MAX = 100_000
 
 
-class NotificationQueue:
+class NotificationQueue(deque[Notification]):
     """Notifications that nobody has taken yet, and a count of those that found no room."""
 
     def __init__(self, queued_max: int = NOTIFICATIONS_QUEUED_MAX) -> None:
-        self._queued_max = queued_max
-        self._queue: deque[Notification] = deque()
+        super().__init__()
+        self.queued_max = queued_max
         self._dropped_count = 0
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._queue)
 
     def put(self, notification: Notification) -> None:
         """Queue a notification, or count it as lost when there is no room."""
-        if len(self._queue) >= self._queued_max:
+        if len(self) >= self.queued_max:
             self._dropped_count += 1 + notification.dropped
             return
         if self._dropped_count:
-            notification = replace(notification, dropped=notification.dropped + self._dropped_count)
+            notification = notification._replace(dropped=notification.dropped + self._dropped_count)
             self._dropped_count = 0
-        self._queue.append(notification)
-
-    def take(self) -> Notification:
-        """Return the first; there is one."""
-        return self._queue.popleft()
-
-    def put_back(self, notification: Notification) -> None:
-        """Let a notification be the first again."""
-        self._queue.appendleft(notification)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._queue.clear()
+        self.append(notification)
 
 
 class Hearing:
@@ -80,6 +63,8 @@ class Hearing:
     number : int or None
         Of the owner, as the cluster counts those that are listened to; None where records tell it nothing.
     takes_records : bool
+    has_news : bool
+        The session has noted that `on_notification` is to be called.
     """
 
     def __init__(
@@ -99,6 +84,7 @@ class Hearing:
         self.ordering = Ordering()
         self.number: int | None = None
         self.takes_records = False
+        self.has_news = False
         self.closed = False
         self.on_notification: Callable[[Notification], object] | None = None
 
@@ -136,12 +122,12 @@ class Hearing:
     def tell(self) -> None:
         """Call `on_notification` with the first that is queued."""
         assert self.on_notification is not None
-        self.on_notification(self._queue.take())
+        self.on_notification(self._queue.popleft())
 
     async def _next(self) -> Notification | None:
         if not self._queue and not self.closed:
             await self._wait(self)
-        return self._queue.take() if self._queue else None
+        return self._queue.popleft() if self._queue else None
 
     async def _end(self) -> None:
         if not self.closed:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import UNMATCHED
@@ -19,8 +18,7 @@ def listen_key(fields: Mapping[str, Any]) -> ListenKey:
     return fields.get("owner", UNMATCHED), fields.get("durable")
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """One event and the subscriptions of one owner that it matched.
 
     Attributes
@@ -104,8 +102,8 @@ def notification_from_record(owner: str, head: dict[str, Any], entry: Entry) -> 
         head["publisher"],
         head["batch_id"],
         head["event_index"],
-        tuple(entry.handles),
-        tuple(entry.ids),
+        entry.handles,
+        entry.ids,
         head["event"],
         entry.sequence,
         0,

@@ -25,7 +25,7 @@ class Numbered:
 
     def hear(self, record: Record, now_s: float) -> list[Hearing]:
         """Give listeners what a record tells their owners; return them. The event is decoded once for all."""
-        entries = list(record.entries(self._numbers))
+        entries = record.entries(self._numbers)
         head = head_of(record) if entries else {}
         heard: list[Hearing] = []
         for entry in entries:

@@ -8,7 +8,6 @@ given already, or given up, is discarded. Pure: no sockets, no clock.
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 from typing import Any
 
 from pubsub_cluster.client.notifications import Notification
@@ -83,6 +82,11 @@ class Ordering:
         return ready
 
     @property
+    def has_gap(self) -> bool:
+        """True while something waits for an earlier notification."""
+        return bool(self._order)
+
+    @property
     def wake_at_s(self) -> float | None:
         """When to call `tick`, if nothing comes before; None: nothing is held."""
         return self._held[self._order[0]][1] + self.wait_s if self._order else None
@@ -103,4 +107,4 @@ class Ordering:
 
     def _with_loss(self, notification: Notification) -> Notification:
         lost, self._lost = self._lost, 0
-        return replace(notification, dropped=notification.dropped + lost) if lost else notification
+        return notification._replace(dropped=notification.dropped + lost) if lost else notification

@@ -73,7 +73,7 @@ class Session:
         self._listeners: dict[ListenKey, Hearing] = {}
         self._numbered = Numbered()
         self._with_gaps: set[Hearing] = set()
-        self._with_news: dict[Hearing, None] = {}  # those that call a function
+        self._with_news: deque[Hearing] = deque()  # those that call a function
         self._telling = False
         self._told_count = 0
         self._checked_hello: dict[str, Any] | None = None
@@ -317,14 +317,23 @@ class Session:
         self._telling = True
         try:
             while self._with_news:
-                listener = next(iter(self._with_news))
-                if listener.closed or not listener.queued_count:
-                    del self._with_news[listener]
-                    continue
-                self._told_count += 1
-                listener.tell()
+                self._tell_one(self._with_news[0])
         finally:
             self._telling = False
+
+    def _tell_one(self, listener: Hearing) -> None:
+        queued_count = 0 if listener.closed else listener.queued_count
+        if queued_count <= 1:  # the last one: noted anew if more comes meanwhile
+            self._with_news.popleft()
+            listener.has_news = False
+            if not queued_count:
+                return
+        self._told_count += 1
+        try:
+            listener.tell()
+        except BaseException:
+            self._note(listener)
+            raise
 
     def _reopen(self) -> None:
         self._transport.reopen()
@@ -359,12 +368,13 @@ class Session:
 
     def _note(self, listener: Hearing) -> None:
         """Remember what is to be done for a listener that has heard something."""
-        if listener.ordering.wake_at_s is None:
-            self._with_gaps.discard(listener)
-        else:
+        if listener.ordering.has_gap:
             self._with_gaps.add(listener)
-        if listener.on_notification is not None and listener.queued_count:
-            self._with_news[listener] = None
+        elif self._with_gaps:
+            self._with_gaps.discard(listener)
+        if listener.on_notification is not None and not listener.has_news and listener.queued_count:
+            listener.has_news = True
+            self._with_news.append(listener)
 
     def _begin(self, listener: Hearing, header: Mapping[str, Any]) -> None:
         """Take the answer to a `listen`: from which notification on, and whether it is who told before."""

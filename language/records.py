@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,14 +45,14 @@ class Entry(NamedTuple):
     number : int
         Of the owner, as in the reply to ``listen``.
     sequence : int
-    handles : list of int
-    ids : list of str
+    handles : tuple of int
+    ids : tuple of str
     """
 
     number: int
     sequence: int
-    handles: list[int]
-    ids: list[str]
+    handles: tuple[int, ...]
+    ids: tuple[str, ...]
 
 
 class Columns(NamedTuple):
@@ -142,25 +142,27 @@ class Record:
             raise ProtocolError("the head of a record is no object", seen=str(head)[:40])
         return head
 
-    def entries(self, numbers: npt.NDArray[np.int32]) -> Iterator[Entry]:
-        """Yield what it tells some owners, by their numbers (int32, ascending)."""
+    def entries(self, numbers: npt.NDArray[np.int32]) -> list[Entry]:
+        """Return what it tells some owners, by their numbers (int32, ascending)."""
         if not len(self.numbers) or not len(numbers):
-            return
+            return []
         at = np.searchsorted(self.numbers, numbers)
         at[at == len(self.numbers)] = 0
-        places = at[self.numbers[at] == numbers].tolist()
-        if not places:
-            return
+        places = at[self.numbers[at] == numbers]
         data, starts, owners = self._data, self._starts, len(self.numbers)
-        offsets = np.frombuffer(data, "<u4", owners + 1, starts[1]).tolist()
-        sequences = np.frombuffer(data, "<u8", owners, starts[2]).tolist()
-        handles = np.frombuffer(data, "<u8", self._handle_count, starts[3]).tolist()
-        ends = np.frombuffer(data, "<u4", self._handle_count + 1, starts[4]).tolist()
-        ids = data[starts[5] :]
-        for place in places:
-            low, high = offsets[place], offsets[place + 1]
-            names = [ids[ends[i] : ends[i + 1]].decode() for i in range(low, high)]
-            yield Entry(int(self.numbers[place]), sequences[place], handles[low:high], names)
+        offsets = np.frombuffer(data, "<u4", owners + 1, starts[1]).astype(np.int64)
+        low, sizes = offsets[places], offsets[places + 1] - offsets[places]
+        ends = np.cumsum(sizes)
+        match = np.repeat(low - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
+        handles = np.frombuffer(data, "<u8", self._handle_count, starts[3])[match].tolist()
+        id_ends = np.frombuffer(data, "<u4", self._handle_count + 1, starts[4]).astype(np.int64) + starts[5]
+        pairs = zip(id_ends[match].tolist(), id_ends[match + 1].tolist(), strict=True)
+        ids = [data[first:last].decode() for first, last in pairs]
+        sequences = np.frombuffer(data, "<u8", owners, starts[2])[places].tolist()
+        mine = zip(
+            self.numbers[places].tolist(), sequences, (ends - sizes).tolist(), ends.tolist(), strict=True
+        )
+        return [Entry(one, at, tuple(handles[a:b]), tuple(ids[a:b])) for one, at, a, b in mine]
 
 
 def frame(position: int, pieces: Sequence[bytes], generation: int, group: int) -> bytes:

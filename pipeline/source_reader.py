@@ -84,7 +84,7 @@ class Listening:
     def take(self, count_max: int) -> list[Notification]:
         """Return what has come, and do not wait for more; raises what has ended the listening."""
         self._check()
-        return [self._queued.take() for _ in range(min(count_max, len(self._queued)))]
+        return [self._queued.popleft() for _ in range(min(count_max, len(self._queued)))]
 
     def _check(self) -> None:
         if self._error is not None:

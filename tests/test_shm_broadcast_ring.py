@@ -55,7 +55,7 @@ ENTRIES = st.dictionaries(
     max_size=6,
 ).map(
     lambda found: [
-        Entry(number, sequence, [handle for handle, _ in pairs], [name for _, name in pairs])
+        Entry(number, sequence, tuple(handle for handle, _ in pairs), tuple(name for _, name in pairs))
         for number, (sequence, pairs) in sorted(found.items())
     ]
 )
@@ -66,13 +66,13 @@ def test_each_owner_finds_its_own_in_a_record(entries: list[Entry], mine: set[in
     head = {"publisher": "p", "batch_id": "b", "event_index": 3, "event": {"ä": [1.5, "x"]}}
     record = Record(b"".join(encode_record(head, columns_of(entries))))
     assert record.head() == head
-    found = list(record.entries(np.array(sorted(mine), np.int32)))
+    found = record.entries(np.array(sorted(mine), np.int32))
     assert found == [entry for entry in entries if entry.number in mine]
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
 def test_other_bytes_are_no_record(cut: int) -> None:
-    data = b"".join(encode_record({"event": 1}, columns_of([Entry(1, 2, [3], ["s"])])))
+    data = b"".join(encode_record({"event": 1}, columns_of([Entry(1, 2, (3,), ("s",))])))
     with pytest.raises(ProtocolError, match="no record"):
         Record(data[:cut] if cut >= 0 else data + b"\0")
 

@@ -187,7 +187,7 @@ def test_infinities_in_events_come_back(cluster: FakeCluster, client: Client) ->
 
 def test_what_finds_no_room_is_counted(cluster: FakeCluster, client: Client) -> None:
     listener = client.listen("me", timeout_s=5.0)
-    listener._queue._queued_max = 2
+    listener._queue.queued_max = 2
     push(cluster, 0, 0, 1, 2, 3, 4)
     assert next(listener).event_index == 0
     assert next(listener).event_index == 1
