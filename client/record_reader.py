@@ -15,6 +15,7 @@ import zmq
 from pubsub_cluster.client.ring_reader import RingReader
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.records import (
+    LIFE_SIZE_BYTES,
     RECORD_SIZE_BYTES_MAX,
     Record,
     token_topic,
@@ -65,10 +66,13 @@ class RecordReader:
         self.socket.setsockopt(zmq.RCVHWM, MESSAGES_QUEUED_MAX)
         self.socket.setsockopt(zmq.MAXMSGSIZE, RECORD_SIZE_BYTES_MAX)
         try:
+            self._life = bytes.fromhex(facts["topics"])
+            if len(self._life) != LIFE_SIZE_BYTES:
+                raise ValueError(f"{len(self._life)} bytes")
             self.socket.connect(facts["endpoint"])
-        except (zmq.ZMQError, KeyError, TypeError) as error:
+        except (zmq.ZMQError, KeyError, TypeError, ValueError) as error:
             self.close()
-            raise ProtocolError("the cluster gave no endpoint for records", seen=repr(error)) from None
+            raise ProtocolError("the cluster did not say where records are", seen=repr(error)) from None
         self._topics: dict[int, set[bytes]] = {}  # by generation, the token's topic among them
         self._wanted: dict[int, set[tuple[int, int]]] = {}
 
@@ -89,7 +93,7 @@ class RecordReader:
             raise ProtocolError("an invitation lacks something", seen=repr(error)) from None
         topic = whole_topic if self.ring is None else wake_topic
         before = self._topics.get(generation, set())
-        topics = {topic(generation, group) for group in groups}
+        topics = {topic(self._life, generation, group) for group in groups}
         for one in topics - before:
             self.socket.setsockopt(zmq.SUBSCRIBE, one)
         self.socket.setsockopt(zmq.SUBSCRIBE, token)

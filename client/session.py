@@ -385,12 +385,14 @@ class Session:
             raise ProtocolError("the answer to `listen` lacks a sequence", seen=dict(header))
         listener.begin(source, sequence)
         if header.get("records") is not None:
-            listener.number, listener.ordering.wait_s = header.get("number"), GAP_S_MAX
             self._open_records(header["records"])
+            listener.number, listener.ordering.wait_s = header.get("number"), GAP_S_MAX
         self._numbered.renew(self._listeners.values())
 
     def _open_records(self, facts: Mapping[str, Any]) -> None:
-        self._transport.open_records(facts, self._way)
+        if self._transport.open_records(facts, self._way):
+            for one in self._listeners.values():  # another life may have given their numbers to others
+                one.number = None
 
     def _take_records(self) -> None:
         now_s = time.monotonic()

@@ -61,8 +61,10 @@ class Transport:
         self.records: RecordReader | None = None
         self._both: select.epoll | None = None
 
-    def open_records(self, facts: Mapping[str, Any], way: str) -> None:
-        """Take in records as well, as the cluster says where; those of another life are let go of.
+    def open_records(self, facts: Mapping[str, Any], way: str) -> bool:
+        """Take in records as well, as the cluster says where; return whether that is new.
+
+        Those of another life are let go of.
 
         Raises
         ------
@@ -70,10 +72,11 @@ class Transport:
             The facts are none.
         """
         if self.records is not None and self.records.facts == facts:
-            return
+            return False
         self._close_records()
         self.records = RecordReader(self._context, facts, way)
         self._watch_both()
+        return True
 
     def reopen(self) -> None:
         """Throw the connection away, with all that is queued in it, and open another."""

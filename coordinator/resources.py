@@ -190,8 +190,8 @@ class Resources:
         )
 
     @fault_point("ring.create")
-    def open_broadcast(self) -> Broadcast:
-        """Return the way to groups of listeners, with a ring of `broadcast_ring_bytes`.
+    def open_broadcast(self, life: bytes) -> Broadcast:
+        """Return the way to groups of listeners, with a ring of `broadcast_ring_bytes` and topics of a life.
 
         Raises
         ------
@@ -202,7 +202,7 @@ class Resources:
         path.unlink(missing_ok=True)
         ring = BroadcastRing.create(self.owner, self.config.broadcast_ring_bytes)
         self._undo.callback(_remove_socket, path, self.data_dir)
-        return Broadcast([f"ipc://{path}"], ring)
+        return Broadcast([f"ipc://{path}"], ring, life)
 
     def take_catalogue(self, catalogue: CatalogueWriter) -> None:
         """Make this the catalogue."""

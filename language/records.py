@@ -33,8 +33,12 @@ RECORD_SIZE_BYTES_MAX = 1 << 26
 ALIGN_BYTES = 8
 
 _COUNTS = struct.Struct("<8I")
-_TOPIC = struct.Struct("<cIi")
-_WAKE, _WHOLE, _TOKEN = b"w", b"r", b"t"
+LIFE_SIZE_BYTES = 8
+"""What tells the topics of one life of a coordinator from those of another."""
+
+_TOPIC = struct.Struct("<c8sIi")
+# A subscriber that connects again tells its topics in the order of their bytes: tokens have to be the last.
+_WAKE, _WHOLE, _TOKEN = b"w", b"r", b"~"
 
 
 class Entry(NamedTuple):
@@ -67,14 +71,14 @@ class Columns(NamedTuple):
     ids: bytes
 
 
-def wake_topic(generation: int, group: int) -> bytes:
+def wake_topic(life: bytes, generation: int, group: int) -> bytes:
     """Return the topic that wakes the members of a group who read the ring; its message is a position."""
-    return _TOPIC.pack(_WAKE, generation, group)
+    return _TOPIC.pack(_WAKE, life, generation, group)
 
 
-def whole_topic(generation: int, group: int) -> bytes:
+def whole_topic(life: bytes, generation: int, group: int) -> bytes:
     """Return the topic by which members of a group get the records themselves."""
-    return _TOPIC.pack(_WHOLE, generation, group)
+    return _TOPIC.pack(_WHOLE, life, generation, group)
 
 
 def token_topic(token: bytes) -> bytes:

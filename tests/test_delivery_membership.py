@@ -22,6 +22,7 @@ from pubsub_cluster.coordinator.delivery.membership import (
     Invitation,
     Membership,
 )
+from pubsub_cluster.language.records import token_of, token_topic, wake_topic, whole_topic
 
 CONNECTIONS = [b"a", b"b", b"c"]
 NUMBERS = st.integers(0, 4)
@@ -167,3 +168,25 @@ def test_a_generation_takes_over_when_all_have_joined_or_have_had_their_time() -
     assert membership.current.number == 1 and membership.members(2).tolist() == [1]
     membership.token_seen(second.token)  # late, but not too late
     assert membership.members(2).tolist() == [1, 2]
+
+
+def test_a_token_of_another_life_says_nothing() -> None:
+    """ZeroMQ subscribes again by itself, also at a coordinator that was started anew."""
+    tokens = []
+    lives = [Membership(b"one life"), Membership(b"another ")]
+    for membership in lives:
+        membership.listens(b"a", 1, 0.0)
+        (invitation,) = membership.tick(INVITE_AFTER_S)
+        tokens.append(invitation.token)
+    lives[1].token_seen(tokens[0])
+    assert not lives[1].has_joined(b"a", 1)
+    lives[1].token_seen(tokens[1])
+    assert lives[1].has_joined(b"a", 1)
+
+
+def test_tokens_sort_behind_all_other_topics() -> None:
+    """A subscriber that connects again tells its topics in their order, whatever theirs was at first."""
+    pairs = [(0, EVERYBODY), (2**32 - 1, 2**31 - 1)]
+    topics = [make(b"\xff" * 8, *pair) for make in (wake_topic, whole_topic) for pair in pairs]
+    assert max(topics) < token_topic(b"")
+    assert token_of(token_topic(b"x")) == b"x" and not any(map(token_of, topics))

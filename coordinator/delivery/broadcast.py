@@ -28,6 +28,8 @@ class Broadcast:
     endpoints : sequence of str
         Where to bind.
     ring : BroadcastRing
+    life : bytes
+        Part of every topic, so that nobody hears another life's records.
 
     Attributes
     ----------
@@ -37,8 +39,9 @@ class Broadcast:
         Records since the start, and messages that the socket was given.
     """
 
-    def __init__(self, endpoints: Sequence[str], ring: BroadcastRing) -> None:
+    def __init__(self, endpoints: Sequence[str], ring: BroadcastRing, life: bytes) -> None:
         self.ring = ring
+        self.life = life
         self._context = zmq.Context()
         self.socket: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -76,7 +79,7 @@ class Broadcast:
         self.ring.write(pieces, generation, group)
         self.record_count += 1
         self._due[generation, group] = None
-        topic = whole_topic(generation, group)
+        topic = whole_topic(self.life, generation, group)
         if topic in self._whole:
             self._publish(topic, b"".join(pieces))
 
@@ -86,7 +89,7 @@ class Broadcast:
             return
         position = self.ring.position.to_bytes(8, "little")
         for generation, group in self._due:
-            self._publish(wake_topic(generation, group), position)
+            self._publish(wake_topic(self.life, generation, group), position)
         self._due.clear()
 
     def close(self) -> None:

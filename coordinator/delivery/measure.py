@@ -24,11 +24,21 @@ import zmq
 
 from pubsub_cluster.coordinator.delivery.distribution import DeliveryCosts
 from pubsub_cluster.language.protocol import notify_frames
-from pubsub_cluster.language.records import FRAME, Columns, Record, encode_record, frame, is_whole, wake_topic
+from pubsub_cluster.language.records import (
+    FRAME,
+    LIFE_SIZE_BYTES,
+    Columns,
+    Record,
+    encode_record,
+    frame,
+    is_whole,
+    wake_topic,
+)
 from pubsub_cluster.shm.broadcast_ring import FAMILY, BroadcastRing
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.lifeline import tie_to_parent
 
+_LIFE = bytes(LIFE_SIZE_BYTES)
 NICENESS = 10  # what is going on comes first
 REPETITIONS = 5
 MESSAGES = 200
@@ -52,7 +62,7 @@ def measure_costs(messages: int = MESSAGES, repetitions: int = REPETITIONS) -> D
     ):
         pushes[1].send(b"")
         identity = pushes[0].recv_multipart()[0]
-        wakes[1].subscribe(wake_topic(1, 1))
+        wakes[1].subscribe(wake_topic(_LIFE, 1, 1))
         wakes[0].recv()
         ring = BroadcastRing(FamilySegment.private(FAMILY, {"ring_bytes": RING_BYTES}))
         framed = _framed()
@@ -96,7 +106,7 @@ def _push(socket: Any, identity: bytes, messages: int) -> None:
 
 def _send_records(socket: Any, ring: BroadcastRing, messages: int) -> None:
     """Write as many records, and wake the reader for each."""
-    topic = wake_topic(1, 1)
+    topic = wake_topic(_LIFE, 1, 1)
     for _ in range(messages):
         end = ring.write(_record(), 1, 1)
         socket.send_multipart([topic, end.to_bytes(8, "little")])

@@ -86,6 +86,12 @@ class _Connection:
 class Membership:
     """The connections that can take records.
 
+    Parameters
+    ----------
+    life : bytes
+        What no other life of a coordinator has: a subscriber that connects again tells the tokens that it was
+        given before, by whomever.
+
     Attributes
     ----------
     current : GroupGeneration
@@ -96,7 +102,8 @@ class Membership:
         Grows whenever it may be others whom a record reaches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, life: bytes = b"") -> None:
+        self._life = life
         self.current = GroupGeneration(0, {})
         self.offered: GroupGeneration | None = None
         self.revision = 0
@@ -215,7 +222,7 @@ class Membership:
 
     def _invite(self, identity: bytes, generation: GroupGeneration) -> Invitation:
         connection = self._connections[identity]
-        token = next(self._tokens).to_bytes(8, "little")
+        token = self._life + next(self._tokens).to_bytes(8, "little")
         self._passes.pop(connection.invited.get(generation.number, _NO_PASS).token, None)
         connection.invited[generation.number] = _Pass(token, frozenset(connection.numbers))
         self._passes[token] = identity, generation.number

@@ -6,6 +6,7 @@ carries records (`broadcast`), which is opened when the first connection asks fo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, UNICAST, I
 from pubsub_cluster.coordinator.delivery.told import Told
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.protocol import Buffer, invite_frames
-from pubsub_cluster.language.records import Columns, encode_record
+from pubsub_cluster.language.records import LIFE_SIZE_BYTES, Columns, encode_record
 from pubsub_cluster.shm.catalogue import CatalogueReader
 
 Bools = npt.NDArray[np.bool_]
@@ -44,7 +45,7 @@ class Multicast:
     send : callable
         As for `DeliveryDesk`.
     open_broadcast : callable
-        Returns the way to groups; called once, when it is needed. None: there is none.
+        ``open_broadcast(life)`` returns the way to groups; called once, when needed. None: there is none.
 
     Attributes
     ----------
@@ -59,12 +60,13 @@ class Multicast:
     """
 
     def __init__(
-        self, send: Callable[[bytes, list[Buffer]], bool], open_broadcast: Callable[[], Broadcast] | None
+        self, send: Callable[[bytes, list[Buffer]], bool], open_broadcast: Callable[[bytes], Broadcast] | None
     ) -> None:
         self._send = send
         self._open_broadcast = open_broadcast
         self.broadcast: Broadcast | None = None
-        self.membership = Membership()
+        self._life = os.urandom(LIFE_SIZE_BYTES)
+        self.membership = Membership(self._life)
         self.rule = Rule()
         self.costs_measured = False
         self.tally = Tally()
@@ -82,9 +84,10 @@ class Multicast:
         if self._open_broadcast is None:
             return None
         if self.broadcast is None:
-            self.broadcast = self._open_broadcast()
+            self.broadcast = self._open_broadcast(self._life)
         self.membership.listens(identity, number, now_s)
-        return {"endpoint": self.broadcast.endpoint, "ring": self.broadcast.ring.facts}
+        facts = {"endpoint": self.broadcast.endpoint, "topics": self._life.hex()}
+        return {**facts, "ring": self.broadcast.ring.facts}
 
     @property
     def sockets(self) -> list[zmq.Socket[bytes]]:
