@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_cluster.coordinator.delivery import listeners as listeners_module
 from pubsub_cluster.coordinator.delivery.desk import NOTIFIED_SIZE_BYTES_MAX, DeliveryDesk
 from pubsub_cluster.coordinator.delivery.listeners import NOBODY, Listeners
 from pubsub_cluster.coordinator.delivery.told import tell
@@ -99,7 +100,19 @@ def test_what_is_told_is_what_the_reference_says(
         assert told.handles.tolist() == [10 * row for *_, rows in expected for row in rows]
 
 
-def test_a_number_that_is_given_again_goes_on_counting() -> None:
+def test_a_number_is_not_given_again_while_a_record_may_be_heard_by_who_had_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listeners_module, "NUMBERS_LEAST", 3)
+    listeners, given = Listeners(), []
+    for _ in range(5):
+        given.append(listeners.add(b"c", "o0").number)
+        listeners.remove(b"c", "o0")
+    assert given == [0, 1, 2, 0, 1]
+
+
+def test_a_number_that_is_given_again_goes_on_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners_module, "NUMBERS_LEAST", 1)
     catalogue, listeners = Rows([0, 1]), Listeners()
     first = listeners.add(b"c", "o0").number
     assert tell(merged_of([[0]]), listeners, catalogue, 2) is not None  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 Such an owner has a number, for as long as anybody listens, and its notifications are counted by it: the
 *sequence* tells a receiver of any loss, by whatever way its notifications come. A number is given again to
-another owner, but goes on counting: no two notifications of one life have the same number and sequence.
+another owner, but late: records (`language.records`) name owners by it, and a connection that is lost may
+hear them for a while yet. It goes on counting: no two notifications of one life have the same number and
+sequence.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -18,6 +21,8 @@ from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.shm.catalogue import CatalogueReader
 
 LISTENERS_MAX = 10_000
+NUMBERS_LEAST = 1 << 16
+"""So many numbers are given before one is given again, and then that which has been free for longest."""
 NOBODY = -1
 """The number of an owner that nobody listens for."""
 _UNKNOWN = -2
@@ -74,7 +79,7 @@ class Listeners:
     def __init__(self) -> None:
         self._by_owner: dict[str, Heard] = {}
         self._by_number: list[Heard | None] = []
-        self._free_numbers: list[int] = []
+        self._free_numbers: deque[int] = deque()
         self.count = 0
         self.sequences = np.zeros(_NUMBERS_AT_FIRST, np.uint64)
         self.listener_counts = np.zeros(_NUMBERS_AT_FIRST, np.int32)
@@ -182,9 +187,9 @@ class Listeners:
         np.subtract.at(self.sequences, number, np.uint64(1))
 
     def _free_number(self) -> int:
-        if self._free_numbers:
-            return self._free_numbers.pop()
         number = len(self._by_number)
+        if self._free_numbers and number >= NUMBERS_LEAST:
+            return self._free_numbers.popleft()
         self._by_number.append(None)
         if number == len(self.sequences):
             self.sequences = np.concatenate([self.sequences, np.zeros_like(self.sequences)])
