@@ -12,10 +12,15 @@ from collections.abc import Iterator, Sequence
 
 import zmq
 
+from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.records import token_of, wake_topic, whole_topic
 from pubsub_cluster.shm.broadcast_ring import BroadcastRing
 
-QUEUED_MESSAGES_MAX = 1_000
+QUEUED_MESSAGES_MAX = 256
+MESSAGE_SIZE_BYTES_MAX = 256 << 10
+"""Of a record that is sent as a message. A subscriber that does not read holds back 64 MiB at most, and all
+such subscribers the same bytes."""
+SUBSCRIPTION_SIZE_BYTES_MAX = 256
 EVENTS_PER_TURN_MAX = 4_096
 _SUBSCRIBED, _WHOLE = 1, b"r"
 
@@ -46,6 +51,7 @@ class Broadcast:
         self.socket: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES_MAX)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, SUBSCRIPTION_SIZE_BYTES_MAX)
         for endpoint in endpoints:
             self.socket.bind(endpoint)
         self.endpoint = endpoints[0]
@@ -76,10 +82,18 @@ class Broadcast:
         LimitError
             It is too large; nothing is sent.
         """
+        topic = whole_topic(self.life, generation, group)
+        size_bytes = sum(map(len, pieces))
+        if topic in self._whole and size_bytes > MESSAGE_SIZE_BYTES_MAX:
+            raise LimitError(
+                "a record is too large for a message to a group",
+                seen=size_bytes,
+                limit=MESSAGE_SIZE_BYTES_MAX,
+                limit_name="MESSAGE_SIZE_BYTES_MAX",
+            )
         self.ring.write(pieces, generation, group)
         self.record_count += 1
         self._due[generation, group] = None
-        topic = whole_topic(self.life, generation, group)
         if topic in self._whole:
             self._publish(topic, b"".join(pieces))
 
