@@ -30,10 +30,12 @@ OPTIONS: Final = {
     "durability": "--durability",
     "schema": "--schema",
     "layout": "--layout",
+    "listen": "--listen",
 }
 KINDS: Final = {
-    "Path": "text", "Path | None": "text", "str": "text", "int": "integer", "float": "number",
-    "bool": "true or false", "Limits": "table", "Schema": "table, or the name of a JSON file",
+    "Path": "text", "Path | None": "text", "str": "text", "str | None": "text",
+    "int": "integer", "float": "number", "bool": "true or false", "Limits": "table",
+    "Schema": "table, or the name of a JSON file",
 }  # fmt: skip
 # One declaration for each domain, an event's value and an expression about it.
 DOMAINS: Final[tuple[tuple[dict[str, Any], Any, str], ...]] = (

@@ -57,6 +57,11 @@ LOG_TAIL_LINES = 8
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Layout folder (pipeline build) that an empty data directory takes its subscriptions from.",
 )
+@click.option(
+    "--listen",
+    metavar="tcp://HOST:PORT",
+    help="Let clients connect there too, and to the next port; for trusted networks only.",
+)
 @click.option("--durability", type=click.Choice(["full", "normal"]), help="Survive a power loss, or a crash.")
 @click.option("--pin/--no-pin", default=None, help="Bind each worker to one CPU [default: pin].")
 @click.option(

@@ -14,6 +14,7 @@ import zmq
 
 from pubsub_cluster.client.ring_reader import RingReader
 from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.paths import records_endpoint
 from pubsub_cluster.language.records import (
     LIFE_SIZE_BYTES,
     RECORD_SIZE_BYTES_MAX,
@@ -30,6 +31,11 @@ WAYS = ("auto", "pubsub", "unicast")
 _WAKE = b"w"
 EVENTS, READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
 log = logging.getLogger("pubsub_cluster.client")
+
+
+def reached_from(endpoint: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return where records are for a client of an endpoint: by TCP, at the next port."""
+    return {**facts, "endpoint": records_endpoint(endpoint)} if endpoint.startswith("tcp://") else facts
 
 
 class RecordReader:

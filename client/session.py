@@ -30,7 +30,7 @@ from pubsub_cluster.client.greeting import check_version, life_of
 from pubsub_cluster.client.listener import Hearing
 from pubsub_cluster.client.notifications import ListenKey, Notification, listen_key, notifications_from_push
 from pubsub_cluster.client.numbered import Numbered
-from pubsub_cluster.client.record_reader import WAYS
+from pubsub_cluster.client.record_reader import WAYS, reached_from
 from pubsub_cluster.client.transport import Transport
 from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import CallerError, ProtocolError, PubSubError
@@ -385,7 +385,7 @@ class Session:
             raise ProtocolError("the answer to `listen` lacks a sequence", seen=dict(header))
         listener.begin(source, sequence)
         if header.get("records") is not None:
-            self._open_records(header["records"])
+            self._open_records(reached_from(self.endpoint, header["records"]))
             listener.number, listener.ordering.wait_s = header.get("number"), GAP_S_MAX
         self._numbered.renew(self._listeners.values())
 

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pubsub_cluster.language.errors import PubSubError, StartError
+from pubsub_cluster.language.errors import CallerError, PubSubError, StartError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.paths import records_endpoint
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 TASKS_PER_WORKER_MAX = 2
@@ -87,6 +88,9 @@ class ClusterConfig:
         Take the time of a batch from its ``at`` field (tests and replays only).
     partitions : int
         Parts of a layout that are dealt to shards.
+    listen : str or None
+        ``tcp://host:port``: clients may connect there too, and the next port publishes records. Whoever
+        reaches it may do everything: for trusted networks only.
     layout : Path or None
         A layout folder (``pipeline build``) that an empty data directory takes its subscriptions from.
     """
@@ -115,6 +119,7 @@ class ClusterConfig:
     broadcast_ring_bytes: int = 16 << 20
     injected_clock: bool = False
     partitions: int = 64
+    listen: str | None = None
     layout: Path | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +132,8 @@ class ClusterConfig:
             )
         if self.durability not in DURABILITIES:
             raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
+        if self.listen is not None:
+            _check_listen(self.listen)
         for name in LEAST:
             check_bounds(name, getattr(self, name))
         if self.limits.events_per_batch_max > EVENTS_PER_BATCH_MOST:
@@ -172,6 +179,15 @@ def check_bounds(name: str, value: float, kind: type[PubSubError] = StartError) 
         raise kind(f"the setting `{name}` is too small", seen=value, limit=f"at least {least:g}")
     if most is not None and value > most:
         raise kind(f"the setting `{name}` is too large", seen=value, limit=f"at most {most:g}")
+
+
+def _check_listen(endpoint: str) -> None:
+    if not endpoint.startswith("tcp://"):
+        raise StartError("clients cannot connect to such an endpoint", seen=endpoint, limit="tcp://host:port")
+    try:
+        records_endpoint(endpoint)
+    except CallerError as error:
+        raise StartError(error.condition, seen=error.seen, limit="tcp://host:port") from None
 
 
 def allowed_cpus() -> list[int]:

@@ -16,6 +16,7 @@ from pubsub_cluster.coordinator.sockets import (
     COPIED_SIZE_BYTES_MAX,
     LAST,
     NOT_LAST,
+    bind,
     readable,
     receive,
 )
@@ -47,12 +48,12 @@ class Frontend:
 
     Parameters
     ----------
-    endpoint : str
-        ``ipc://`` inside a private directory.
+    endpoints : sequence of str
+        ``ipc://`` inside a private directory, and what the operator opens besides.
     limits : Limits
     """
 
-    def __init__(self, endpoint: str, limits: Limits) -> None:
+    def __init__(self, endpoints: Sequence[str], limits: Limits) -> None:
         self._context = zmq.Context()
         self.socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         for option, value in (
@@ -63,7 +64,7 @@ class Frontend:
             (zmq.MAXMSGSIZE, limits.batch_size_bytes_max + FRAME_SLACK_BYTES),
         ):
             self.socket.setsockopt(option, value)
-        self.socket.bind(endpoint)
+        bind(self.socket, endpoints)
         self.dropped_replies = 0
         self._together: set[bytes] = set()
         self.unread = Unread()

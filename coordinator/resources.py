@@ -22,7 +22,13 @@ from pubsub_cluster.coordinator.config import TASKS_PER_WORKER_MAX, WORKERS_MAX,
 from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
 from pubsub_cluster.coordinator.team import Worker
 from pubsub_cluster.language.errors import LimitError, SegmentError, StartError
-from pubsub_cluster.language.paths import client_endpoint, ensure_private_dir, socket_path
+from pubsub_cluster.language.paths import (
+    RECORDS_SOCKET_NAME,
+    client_endpoint,
+    ensure_private_dir,
+    records_endpoint,
+    socket_path,
+)
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.broadcast_ring import BroadcastRing
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
@@ -38,7 +44,6 @@ from pubsub_cluster.workers import messages as worker_wire
 LOCK_FILE = "owner.lock"
 FACTS_FILE = "cluster.json"
 WORKER_SOCKET_NAME = "workers.sock"
-RECORDS_SOCKET_NAME = "records.sock"
 COORDINATOR_COUNTERS = (
     "batches_accepted",
     "batches_answered",
@@ -108,6 +113,7 @@ class Resources:
         self.life = f"{self.owner.pid}-{self.owner.start_time_ticks}-{next(_lives)}"
         self._undo.callback(self._unlink_all)
         self.client_endpoint = client_endpoint(self.data_dir)
+        self.client_endpoints = [self.client_endpoint, *([config.listen] if config.listen else [])]
         self.worker_endpoint = f"ipc://{socket_path(self.data_dir, WORKER_SOCKET_NAME)}"
         for endpoint in (self.client_endpoint, self.worker_endpoint):
             path = Path(endpoint.removeprefix("ipc://"))
@@ -197,12 +203,15 @@ class Resources:
         ------
         SegmentError
             Shared memory is too small.
+        StartError
+            The port beside that of `listen` is taken.
         """
         path = socket_path(self.data_dir, RECORDS_SOCKET_NAME)
         path.unlink(missing_ok=True)
         ring = BroadcastRing.create(self.owner, self.config.broadcast_ring_bytes)
         self._undo.callback(_remove_socket, path, self.data_dir)
-        return Broadcast([f"ipc://{path}"], ring, life)
+        remote = [] if self.config.listen is None else [records_endpoint(self.config.listen)]
+        return Broadcast([f"ipc://{path}", *remote], ring, life)
 
     def take_catalogue(self, catalogue: CatalogueWriter) -> None:
         """Make this the catalogue."""

@@ -128,7 +128,7 @@ class Coordinator:
         self.tuner = TunerDesk(resources.owner, FoldPolicy(config.retune_interval_s))
         self.self_check = SelfCheck(config.self_check_rows)
         self.window = ReplyWindow()
-        self.frontend = Frontend(resources.client_endpoint, config.limits)
+        self.frontend = Frontend(resources.client_endpoints, config.limits)
         self.backend = Backend(resources.worker_endpoint, allowed_cpus() if config.pin else [])
         self.multicast = Multicast(self.frontend.offer, resources.open_broadcast)
         self.delivery = DeliveryDesk(self.frontend.offer, self.multicast)

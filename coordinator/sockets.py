@@ -6,8 +6,11 @@ socket is asked first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import zmq
 
+from pubsub_cluster.language.errors import StartError
 from pubsub_cluster.language.protocol import Buffer
 
 # Plain numbers: combining pyzmq's flags costs more than sending a frame. Its options are the other way round.
@@ -16,6 +19,25 @@ LAST = int(zmq.NOBLOCK)
 READABLE = int(zmq.POLLIN)
 COPIED_SIZE_BYTES_MAX = 1 << 16
 """Copying less is cheaper than sharing it with the thread that sends, or with libzmq's buffers."""
+
+
+def bind(socket: zmq.Socket[bytes], endpoints: Sequence[str]) -> None:
+    """Bind a socket everywhere.
+
+    Raises
+    ------
+    StartError
+        An endpoint is taken, or cannot be had on this machine.
+    """
+    for endpoint in endpoints:
+        try:
+            socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise StartError(
+                f"an endpoint cannot be bound: {error}",
+                seen=endpoint,
+                remedy="Choose another with --listen: its port and the next one must be free.",
+            ) from error
 
 
 def readable(socket: zmq.Socket[bytes]) -> bool:

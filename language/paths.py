@@ -13,10 +13,12 @@ import os
 import stat
 from pathlib import Path
 
-from pubsub_cluster.language.errors import StartError
+from pubsub_cluster.language.errors import CallerError, StartError
 
 DATA_DIR_VARIABLE = "PUBSUB_CLUSTER_DATA"
 CLIENT_SOCKET_NAME = "client.sock"
+RECORDS_SOCKET_NAME = "records.sock"
+PORT_MAX = 65_535
 # sun_path of sockaddr_un holds 108 bytes with its closing zero.
 SOCKET_PATH_SIZE_BYTES_MAX = 107
 
@@ -102,6 +104,29 @@ def socket_path(data_dir: str | os.PathLike[str], name: str = CLIENT_SOCKET_NAME
 def client_endpoint(data_dir: str | os.PathLike[str]) -> str:
     """Return the ZeroMQ endpoint, ``ipc://...``, of the cluster that keeps its files in `data_dir`."""
     return f"ipc://{socket_path(data_dir, CLIENT_SOCKET_NAME)}"
+
+
+def records_endpoint(endpoint: str) -> str:
+    """Return where a cluster publishes records, from where its clients connect to.
+
+    ``ipc://.../records.sock`` beside the clients' socket; of ``tcp://host:port`` the next port.
+
+    Raises
+    ------
+    CallerError
+        It is another kind of endpoint.
+    """
+    scheme, _, place = endpoint.partition("://")
+    host, _, port = place.rpartition(":")
+    if scheme == "ipc" and place:
+        return f"ipc://{Path(place).with_name(RECORDS_SOCKET_NAME)}"
+    if scheme == "tcp" and host and port.isdecimal() and int(port) < PORT_MAX:
+        return f"tcp://{host}:{int(port) + 1}"
+    raise CallerError(
+        "records have no place beside this endpoint",
+        seen=endpoint,
+        limit=f"ipc://path/to/client.sock, or tcp://host:port with a port below {PORT_MAX}",
+    )
 
 
 def _check_private(directory: Path, found: os.stat_result) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -118,3 +120,28 @@ def test_a_restart_is_survived(tmp_data_dir: Path) -> None:
             press.publish([{"x": 1}], batch_id="second")
             assert [take(one, 1)[0].batch_id for one in listeners] == ["second"] * 3
             assert press.status()["multicast"]["records"] == 1
+
+
+def test_a_client_by_tcp_takes_records_from_the_next_port(tmp_data_dir: Path) -> None:
+    endpoint = f"tcp://127.0.0.1:{two_free_ports()}"
+    with Cluster(tmp_data_dir, listen=endpoint, pin=False) as cluster, cluster.client() as press:
+        for owner in range(3):
+            press.subscribe("x > 0", owner=f"o{owner}", id=f"s{owner}")
+        with Client(endpoint=endpoint, notified_by="pubsub") as ears:
+            listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(3)]
+            wait_until(joined(cluster, 3), listeners[0])
+            press.publish([{"x": 1}], batch_id="far")
+            assert [take(one, 1)[0].batch_id for one in listeners] == ["far"] * 3
+            assert press.status()["multicast"]["records"] == 1
+
+
+def two_free_ports() -> int:
+    """Return a port that is free now, and so is the next."""
+    for _ in range(20):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            with suppress(OSError):
+                second.bind(("127.0.0.1", port + 1))
+                return port
+    raise AssertionError("no two free ports")

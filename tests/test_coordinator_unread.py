@@ -86,7 +86,7 @@ def test_all_together_have_a_bound_and_readers_do_not_suffer_from_it() -> None:
 
 @pytest.mark.parametrize("size_bytes", [2_000, 300_000])
 def test_sockets_that_nobody_reads_stop_at_the_bound(tmp_path: Path, size_bytes: int) -> None:
-    frontend = Frontend(f"ipc://{tmp_path}/s", DEFAULT_LIMITS)
+    frontend = Frontend([f"ipc://{tmp_path}/s"], DEFAULT_LIMITS)
     frontend.unread = Unread(2 << 20, 4 << 20)
     context = zmq.Context()
     peers = {}

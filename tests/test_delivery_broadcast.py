@@ -15,7 +15,8 @@ from pubsub_cluster.coordinator.delivery.broadcast import (
     QUEUED_MESSAGES_MAX,
     Broadcast,
 )
-from pubsub_cluster.language.errors import LimitError
+from pubsub_cluster.coordinator.sockets import bind
+from pubsub_cluster.language.errors import LimitError, StartError
 from pubsub_cluster.language.records import LIFE_SIZE_BYTES, token_topic, whole_topic
 from pubsub_cluster.shm.broadcast_ring import BroadcastRing
 from pubsub_cluster.shm.segment import current_owner
@@ -66,3 +67,11 @@ def test_a_record_too_large_for_a_message_is_not_sent_at_all(
             assert not is_sent and broadcast.ring.position == before
         else:
             assert is_sent and broadcast.ring.position > before
+
+
+def test_an_endpoint_that_is_taken_is_said() -> None:
+    with zmq.Context() as context, context.socket(zmq.PUB) as first, context.socket(zmq.PUB) as second:
+        endpoint = f"tcp://127.0.0.1:{first.bind_to_random_port('tcp://127.0.0.1')}"
+        with pytest.raises(StartError, match="bound") as raised:
+            bind(second, [endpoint])
+        assert raised.value.seen == endpoint

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import zmq
 
+from pubsub_cluster.coordinator.sockets import bind
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.records import token_of, wake_topic, whole_topic
 from pubsub_cluster.shm.broadcast_ring import BroadcastRing
@@ -52,8 +53,7 @@ class Broadcast:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, QUEUED_MESSAGES_MAX)
         self.socket.setsockopt(zmq.MAXMSGSIZE, SUBSCRIPTION_SIZE_BYTES_MAX)
-        for endpoint in endpoints:
-            self.socket.bind(endpoint)
+        bind(self.socket, endpoints)
         self.endpoint = endpoints[0]
         self._whole: set[bytes] = set()  # whole topics that somebody has subscribed to
         self._due: dict[tuple[int, int], None] = {}  # groups that are to be woken
