@@ -14,6 +14,8 @@ from pubsub_cluster import Client, Cluster
 from pubsub_cluster.client import Listener, Notification
 
 OWNERS = 12
+FEW = 6
+"""Of whom a record pays all the same."""
 TIMEOUT_S = 10.0
 
 
@@ -109,29 +111,29 @@ def test_who_joins_late_and_who_takes_no_records_hears_everything_once(cluster: 
 def test_a_restart_is_survived(tmp_data_dir: Path) -> None:
     with Client(tmp_data_dir) as ears:
         with Cluster(tmp_data_dir, pin=False) as cluster, cluster.client() as press:
-            for owner in range(3):
+            for owner in range(FEW):
                 press.subscribe("x > 0", owner=f"o{owner}", id=f"s{owner}")
-            listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(3)]
-            wait_until(joined(cluster, 3), listeners[0])
+            listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(FEW)]
+            wait_until(joined(cluster, FEW), listeners[0])
             press.publish([{"x": 1}], batch_id="first")
-            assert [take(one, 1)[0].batch_id for one in listeners] == ["first"] * 3
+            assert [take(one, 1)[0].batch_id for one in listeners] == ["first"] * FEW
         with Cluster(tmp_data_dir, pin=False) as cluster, cluster.client() as press:
-            wait_until(joined(cluster, 3), listeners[0])
+            wait_until(joined(cluster, FEW), listeners[0])
             press.publish([{"x": 1}], batch_id="second")
-            assert [take(one, 1)[0].batch_id for one in listeners] == ["second"] * 3
+            assert [take(one, 1)[0].batch_id for one in listeners] == ["second"] * FEW
             assert press.status()["multicast"]["records"] == 1
 
 
 def test_a_client_by_tcp_takes_records_from_the_next_port(tmp_data_dir: Path) -> None:
     endpoint = f"tcp://127.0.0.1:{two_free_ports()}"
     with Cluster(tmp_data_dir, listen=endpoint, pin=False) as cluster, cluster.client() as press:
-        for owner in range(3):
+        for owner in range(FEW):
             press.subscribe("x > 0", owner=f"o{owner}", id=f"s{owner}")
         with Client(endpoint=endpoint, notified_by="pubsub") as ears:
-            listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(3)]
-            wait_until(joined(cluster, 3), listeners[0])
+            listeners = [ears.listen(f"o{owner}", timeout_s=TIMEOUT_S) for owner in range(FEW)]
+            wait_until(joined(cluster, FEW), listeners[0])
             press.publish([{"x": 1}], batch_id="far")
-            assert [take(one, 1)[0].batch_id for one in listeners] == ["far"] * 3
+            assert [take(one, 1)[0].batch_id for one in listeners] == ["far"] * FEW
             assert press.status()["multicast"]["records"] == 1
 
 
