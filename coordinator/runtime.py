@@ -143,7 +143,7 @@ class Coordinator:
         self.durable = self.delivery.durable = DurableDesk(
             OutboxStore(resources.data_dir, config.durability),
             Bounds.of(config),
-            self.delivery.listeners,
+            self.delivery,
             self.frontend.offer,
             self.frontend.send,
             self.publishing.kept,

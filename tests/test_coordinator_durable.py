@@ -15,8 +15,8 @@ import pytest
 
 from pubsub_cluster.coordinator.delivery import durable, pusher
 from pubsub_cluster.coordinator.delivery.bounds import Bounds
+from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
-from pubsub_cluster.coordinator.delivery.listeners import Listeners
 from pubsub_cluster.coordinator.delivery.outbox_records import Body, Entry
 from pubsub_cluster.coordinator.delivery.outbox_store import OUTBOX_FILE, OutboxStore
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, StoreError
@@ -35,11 +35,11 @@ class Bench:
         self.room: dict[bytes, bool | None] = {}  # None: the connection is gone
         self.now_s = 100.0
         self.store = OutboxStore(data_dir, "full")
-        self.listeners = Listeners()
+        self.delivery = DeliveryDesk(self._send)
         self.desk = DurableDesk(
             self.store,
             bounds,
-            self.listeners,
+            self.delivery,
             self._send,
             lambda identity, frames: self.replies.append((identity, orjson.loads(frames[1]))),
             lambda record, error: self.kept.append((record, error)),
@@ -119,6 +119,8 @@ def test_what_is_told_is_durable_first_and_leaves_when_it_is_acknowledged(bench:
     bench.until(lambda: len(bench.heard(b"c")) == 3)
     bench.desk.acknowledge(number, 3)
     bench.until(lambda: bench.on_disk() == 0)
+    sent = bench.delivery.counters.of("ann")
+    assert (sent.notifications, sent.dropped) == (3, 0) and sent.bytes_sent > 300
     with pytest.raises(ProtocolError):
         bench.desk.acknowledge(number, "3")
 
@@ -141,7 +143,8 @@ def test_everything_is_there_again_after_a_death(tmp_path: Path) -> None:
     before.until(lambda: before.desk.outbox.settled() is None)
     before.store.close()  # and nothing else: as if it were killed
     after = Bench(tmp_path).start()
-    assert after.listeners.numbers is not None and after.listeners.count == 0
+    number_of_ann = after.delivery.listeners.number_of("ann")
+    assert after.delivery.listeners.is_kept[number_of_ann] and after.delivery.listeners.count == 0
     assert after.publish("b1", 10, 11, owners=("ann", "bob")) == 0, "published again: it is kept already"
     assert after.desk.listen(b"e", "r", "ann", "a", 10) == {
         "owner": "ann",

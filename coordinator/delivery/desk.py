@@ -101,6 +101,15 @@ class DeliveryDesk:
         if number != NOBODY:
             self.multicast.membership.leaves(identity, number)
 
+    def keep(self, owner: str, on: bool) -> None:
+        """Tell an owner that has durable receivers, or no longer for their sake."""
+        self.counters.begin(self.listeners.keep(owner, on), owner)
+
+    def pushed(self, owner: str, notifications: int, size_bytes: int) -> None:
+        """A push went to an owner's durable receiver."""
+        self.sent += notifications
+        self.counters.unicast(self.listeners.number_of(owner), notifications, size_bytes)
+
     def tick(self, now_s: float) -> None:
         """Every now and then, find listeners whose connection is gone."""
         self.multicast.tick(now_s)

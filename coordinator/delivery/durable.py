@@ -7,11 +7,10 @@ the publisher's answer waits for it; when it is durable, `Pusher` sends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pubsub_cluster.coordinator.answers import Reply
 from pubsub_cluster.coordinator.delivery.bounds import Bounds
-from pubsub_cluster.coordinator.delivery.listeners import Listeners
 from pubsub_cluster.coordinator.delivery.outbox import Outbox, Settled
 from pubsub_cluster.coordinator.delivery.outbox_records import (
     Body,
@@ -25,6 +24,9 @@ from pubsub_cluster.coordinator.delivery.pusher import Pusher
 from pubsub_cluster.coordinator.delivery.receivers import Receiver, StoredReceiver
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, StoreError
 from pubsub_cluster.language.protocol import WINDOW_DEFAULT, WINDOW_MAX, Buffer
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 
 RECORD_SIZE_BYTES_MAX = 64 << 20
 OUTSTANDING_MAX = 4_096
@@ -43,8 +45,8 @@ class DurableDesk:
     ----------
     store : OutboxStore
     bounds : Bounds
-    listeners : Listeners
-        Learns which owners are told although nobody may listen.
+    delivery : DeliveryDesk
+        Learns which owners are told although nobody may listen, and what is sent to them.
     send : callable
         ``send(identity, frames) -> bool``, see `DeliveryDesk`.
     reply : callable
@@ -57,24 +59,24 @@ class DurableDesk:
         self,
         store: OutboxStore,
         bounds: Bounds,
-        listeners: Listeners,
+        delivery: DeliveryDesk,
         send: Callable[[bytes, list[Buffer]], bool],
         reply: Callable[[bytes, Sequence[Buffer]], None],
         on_kept: Callable[[int, StoreError | None], None],
     ) -> None:
         self._store = store
-        self._listeners = listeners
+        self._delivery = delivery
         self._reply = reply
         self._on_kept = on_kept
         self.outbox = Outbox(bounds)
         self.outbox.restore(*_stored(store))
         for receiver in self.outbox.receivers:
-            listeners.keep(receiver.owner, True)
+            delivery.keep(receiver.owner, True)
         self._asking: dict[int, list[tuple[bytes, str, int]]] = {}  # of receivers that are not durable yet
         self._forgetting: dict[int, list[tuple[bytes, str]]] = {}
         self._outstanding: dict[int, int] = {}  # bytes of records on their way to the disk
         self._outstanding_bytes = 0
-        self._pusher = Pusher(self.outbox, send, store.put)
+        self._pusher = Pusher(self.outbox, send, store.put, delivery.pushed)
         self.work = self._pusher.work
         self._settling = False
         self._settled_at_s = self._unblocked_at_s = self._swept_at_s = 0.0
@@ -248,7 +250,7 @@ class DurableDesk:
         asking = self._asking.pop(row.number)
         if error is None:
             receiver.is_open = True
-            self._listeners.keep(receiver.owner, True)
+            self._delivery.keep(receiver.owner, True)
         else:
             self.outbox.forget(receiver)
         for identity, request, window in asking:
@@ -260,7 +262,7 @@ class DurableDesk:
         if error is None and receiver is not None:
             identity = self.outbox.forget(receiver)
             if not self.outbox.receivers.of(receiver.owner):
-                self._listeners.keep(receiver.owner, False)
+                self._delivery.keep(receiver.owner, False)
             if identity is not None:
                 self._pusher.end(receiver, identity, "forgotten")
         for identity, request in self._forgetting.pop(number, []):
@@ -318,7 +320,6 @@ class DurableDesk:
             "waiting": sum(one.waiting_count for one in receivers),
             "dropped": sum(one.dropped for one in receivers),
             "size_bytes": self.outbox.size_bytes,
-            "sent": self._pusher.sent,
             "receivers": shown,
         }
 

@@ -138,11 +138,16 @@ class Listeners:
         self._leave(heard)
         return heard.number
 
-    def keep(self, owner: str, on: bool) -> None:
-        """Tell an owner that has durable receivers, or no longer for their sake."""
+    def keep(self, owner: str, on: bool) -> int:
+        """Tell an owner that has durable receivers, or no longer for their sake; return its number."""
         heard = self._by_owner.get(owner) or self._enter(owner)
         self.is_kept[heard.number] = on
         self._leave(heard)
+        return heard.number
+
+    def number_of(self, owner: str) -> int:
+        """Return the number of an owner that is told."""
+        return self._by_owner[owner].number
 
     def _enter(self, owner: str) -> Heard:
         heard = self._by_owner[owner] = Heard(owner, self._free_number())

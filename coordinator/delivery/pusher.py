@@ -37,11 +37,8 @@ class Pusher:
         ``send(identity, frames) -> bool``, see `DeliveryDesk`.
     read : callable
         Has the disk read records; `on_read` is told of them.
-
-    Attributes
-    ----------
-    sent : int
-        Notifications since the start, repeats included.
+    on_push : callable
+        ``on_push(owner, notifications, size_bytes)`` is told of what was sent, repeats included.
     """
 
     def __init__(
@@ -49,15 +46,16 @@ class Pusher:
         outbox: Outbox,
         send: Callable[[bytes, list[Buffer]], bool],
         read: Callable[[Read], None],
+        on_push: Callable[[str, int, int], None],
     ) -> None:
         self._outbox = outbox
         self._send = send
         self._ask = read
+        self._on_push = on_push
         self._open: OrderedDict[int, OpenRecord] = OrderedDict()
         self._open_bytes = 0
         self._ready: dict[Receiver, None] = {}
         self._reading: set[int] = set()
-        self.sent = 0
 
     @property
     def busy(self) -> bool:
@@ -101,12 +99,12 @@ class Pusher:
         self._open.move_to_end(push.record)
         most = push.count_max, PUSH_SIZE_BYTES_MAX
         events = record.events(receiver.number, receiver.owner, push.sequence, *most)
-        header = _header(receiver, record.publisher, record.batch_id, events)
-        if not self._offer(receiver.identity, header):
+        frames = notify_frames(_header(receiver, record.publisher, record.batch_id, events))
+        if not self._offer(receiver.identity, frames):
             receiver.is_blocked = True
             return False
         self._outbox.pushed(push, len(events))
-        self.sent += len(events)
+        self._on_push(receiver.owner, len(events), sum(map(len, frames)))
         return True
 
     def _read(self, receiver: Receiver) -> None:
@@ -141,17 +139,17 @@ class Pusher:
 
     def end(self, receiver: Receiver, identity: bytes, why: str) -> None:
         """Tell a connection that it has a receiver's notifications no longer."""
-        self._offer(identity, {**_header(receiver, "", "", []), "ended": why})
+        self._offer(identity, notify_frames({**_header(receiver, "", "", []), "ended": why}))
 
     def sweep(self) -> None:
         """Find connections that are gone: a push without events says nothing."""
         for receiver in self._outbox.receivers.connected():
             if receiver.identity is not None:
-                self._offer(receiver.identity, _header(receiver, "", "", []))
+                self._offer(receiver.identity, notify_frames(_header(receiver, "", "", [])))
 
-    def _offer(self, identity: bytes, header: dict[str, Any]) -> bool:
+    def _offer(self, identity: bytes, frames: list[Buffer]) -> bool:
         try:
-            return self._send(identity, notify_frames(header))
+            return self._send(identity, frames)
         except ConnectionError:
             self._outbox.receivers.gone(identity)
             return False
