@@ -50,7 +50,7 @@ POINTS = {
     ),
     KEEPER: (_KEEPING, _KEEPING),
     COORDINATOR: (
-        "outbox.write outbox.report "
+        "outbox.write outbox.report ring.create "
         "store.insert store.write store.report catalogue.apply catalogue.append catalogue.remove slab.write "
         "child.send child.message client.send client.message page.read segment.unlink "
         "epoch.built epoch.begin epoch.finish marks.write keeper.spawn keeper.message child.spawn seat.take "
