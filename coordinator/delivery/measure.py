@@ -40,9 +40,9 @@ from pubsub_cluster.shm.lifeline import tie_to_parent
 
 _LIFE = bytes(LIFE_SIZE_BYTES)
 NICENESS = 10  # what is going on comes first
-REPETITIONS = 5
-MESSAGES = 200
-REST_S = 0.02
+REPETITIONS = 25
+MESSAGES = 50
+REST_S = 0.01
 """Until sockets have handed over what they were given."""
 RING_BYTES = 1 << 22
 OWNERS = 100
