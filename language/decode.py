@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from pubsub_cluster.language.decode_columns import decode_columns
 from pubsub_cluster.language.decode_rows import decode_rows, row_decoder
@@ -60,29 +59,22 @@ def decode_some(
     names: Collection[str],
     schema: Schema = EMPTY_SCHEMA,
     limits: Limits = DEFAULT_LIMITS,
-) -> tuple[RawBatch, npt.NDArray[np.int64]]:
-    """Return arrays with some attributes of some accepted events, as fast as the payload allows.
+) -> RawBatch:
+    """Return arrays of some accepted events, with some attributes at least: what is needed is decoded.
 
     Parameters
     ----------
     header, buffers, schema, limits
         As for `decode_payload`.
     event_idxs : sequence of int
-        e of them.
+        In the order in which they are numbered in the result.
     names : collection of str
         Attributes.
-
-    Returns
-    -------
-    RawBatch
-        It may have other events and attributes as well.
-    int64[e]
-        Where in it each event is.
     """
     reader = event_reader(schema, limits)
     if header["format"] == "columns":
-        return decode_columns(header, buffers, reader, names), np.asarray(event_idxs, np.int64)
-    return decode_rows(header, buffers, reader, event_idxs), np.arange(len(event_idxs))
+        return decode_columns(header, buffers, reader, names, event_idxs)
+    return decode_rows(header, buffers, reader, event_idxs)
 
 
 def event_as_json(header: Mapping[str, Any], buffers: Sequence[Buffer], event_idx: int) -> bytes:

@@ -48,12 +48,14 @@ def decode_columns(
     buffers: Sequence[Buffer],
     reader: EventReader,
     names: Collection[str] | None = None,
+    picked: Sequence[int] | None = None,
 ) -> RawBatch:
     """Decode a checked payload in format ``columns``; see `pubsub_cluster.language.decode.decode_payload`.
 
-    With `names`, only the columns of these names; what others would have refused is not.
+    With `names`, only the columns of these names; what others would have refused is not. With `picked`, only
+    these events, numbered in their order here.
     """
-    event_count = header["event_count"]
+    event_count = header["event_count"] if picked is None else len(picked)
     refused: dict[int, EventError] = {}
     attributes: dict[str, AttributeEntries] = {}
     entry_count = np.zeros(event_count, dtype=np.int64)
@@ -61,6 +63,8 @@ def decode_columns(
     for view in split_columns(header, buffers):
         if names is not None and view.name not in names:
             continue
+        if picked is not None:
+            view = _events_of(view, np.asarray(picked, np.int64))
         event, row = _rows(view, event_count)
         if event.size == 0:
             continue
@@ -77,6 +81,28 @@ def decode_columns(
     if refused:
         attributes = _without(attributes, refused, event_count)
     return RawBatch(event_count, attributes, refused)
+
+
+def _events_of(view: ColumnView, picked: IndexArray) -> ColumnView:
+    """Return a column with some of its events only, in new arrays."""
+    valid = None if view.valid is None else view.valid[picked]
+    row, list_offsets = picked, None
+    if view.list_offsets is not None:
+        row, list_offsets = _slices(view.list_offsets, picked)
+    if view.text_offsets is None:
+        return view._replace(valid=valid, list_offsets=list_offsets, values=view.values[row])
+    octet, text_offsets = _slices(view.text_offsets, row)
+    return view._replace(
+        valid=valid, list_offsets=list_offsets, values=view.values[octet], text_offsets=text_offsets
+    )
+
+
+def _slices(offsets: IndexArray, picked: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return the items of slices, ``offsets[i]`` to ``offsets[i + 1]``, and the offsets among these."""
+    size = offsets[picked + 1] - offsets[picked]
+    first = np.zeros(len(picked) + 1, np.int64)
+    np.cumsum(size, out=first[1:])
+    return np.arange(first[-1]) + np.repeat(offsets[picked] - first[:-1], size), first
 
 
 def _rows(view: ColumnView, event_count: int) -> tuple[npt.NDArray[np.int32], IndexArray | None]:

@@ -15,6 +15,7 @@ from pubsub_cluster.coordinator.delivery.distribution import (
     Rule,
     account,
     decide,
+    least_interested,
 )
 from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, UNICAST
 from pubsub_cluster.coordinator.delivery.told import Told
@@ -90,6 +91,9 @@ def test_each_event_goes_the_way_of_the_words(
         event: plain_way(heard, members, number, rule) for event, (heard, number) in sorted(events.items())
     }
     assert dict(zip(told.events.tolist(), way.tolist(), strict=True)) == expected
+
+    least = least_interested(looked_up, rule)
+    assert all(len(interested[event]) >= least for event, chosen in expected.items() if chosen != UNICAST)
 
     records: Counter[int] = Counter()
     wasted: dict[int, int] = defaultdict(int)

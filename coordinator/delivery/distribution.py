@@ -114,6 +114,12 @@ class Members:
         return found
 
 
+def least_interested(members: Members, rule: Rule) -> float:
+    """Return how many have to be interested in an event before a record can pay, to whatever group."""
+    sizes = members.size[members.size > 0]
+    return max(1.0, float(rule.least(sizes).min(initial=np.inf)))
+
+
 def decide(told: Told, members: Members, group: I4, rule: Rule) -> I4:
     """Return the way of each event that anybody is told of.
 

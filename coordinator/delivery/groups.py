@@ -265,8 +265,8 @@ class GroupDesk:
         if found is None:
             return np.full(len(events), UNICAST, np.int32)
         names = [dimension.attribute for dimension in found.grid.dimensions]
-        raw, places = decode_some(header, buffers, events, names, self._schema, self._limits)
-        cell = found.grid.locate(raw)[places]
+        raw = decode_some(header, buffers, events, names, self._schema, self._limits)
+        cell = found.grid.locate(raw)
         # OUTSIDE is -1: the last cell, whose group is not asked for.
         group: I4 = np.where(cell >= 0, found.of_cell[cell], UNICAST).astype(np.int32)
         return group

@@ -17,7 +17,14 @@ import zmq
 
 from pubsub_cluster.coordinator.delivery.broadcast import Broadcast
 from pubsub_cluster.coordinator.delivery.counters import SentCounters
-from pubsub_cluster.coordinator.delivery.distribution import Members, Rule, Tally, account, decide
+from pubsub_cluster.coordinator.delivery.distribution import (
+    Members,
+    Rule,
+    Tally,
+    account,
+    decide,
+    least_interested,
+)
 from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, UNICAST, Invitation, Membership
 from pubsub_cluster.coordinator.delivery.told import Told
 from pubsub_cluster.language.errors import LimitError
@@ -72,6 +79,7 @@ class Multicast:
         self.tally = Tally()
         self._members = Members({EVERYBODY: self.membership.members(EVERYBODY)})
         self._members_revision = self.membership.revision
+        self._least: tuple[tuple[int, Rule], float] = (-1, self.rule), 1.0
 
     def listens(self, identity: bytes, number: int, now_s: float) -> dict[str, Any] | None:
         """A connection that takes records listens for an owner; return where they are to be had, if at all.
@@ -123,6 +131,13 @@ class Multicast:
             self._members_revision = membership.revision
         return self._members
 
+    def _least_interested(self) -> float:
+        """Return how many have to be interested in an event before its cell is worth a look."""
+        key = self.membership.revision, self.rule
+        if self._least[0] != key:
+            self._least = key, least_interested(self.members, self.rule)
+        return self._least[1]
+
     def send(
         self,
         told: Told,
@@ -149,8 +164,15 @@ class Multicast:
         gone = np.zeros(len(told.event), np.bool_)
         if self.broadcast is None or not self.members.size[EVERYBODY]:
             return gone
-        events = told.events
-        groups = np.full(len(events), UNICAST, np.int32) if locate is None else locate(events.tolist())
+        least = self._least_interested()
+        events, interested = np.unique(told.event, return_counts=True)
+        worthy = np.flatnonzero(interested >= least)
+        if not len(worthy):
+            self.tally.unicasts += len(told.event)
+            return gone
+        groups = np.full(len(events), UNICAST, np.int32)
+        if locate is not None:
+            groups[worthy] = locate(events[worthy].tolist())
         ways = decide(told, self.members, groups, self.rule)
         counters.of_generation(self.membership.current.number)
         first = np.searchsorted(told.event, events)
