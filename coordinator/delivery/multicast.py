@@ -170,13 +170,15 @@ class Multicast:
         if not len(worthy):
             self.tally.unicasts += len(told.event)
             return gone
-        groups = np.full(len(events), UNICAST, np.int32)
-        if locate is not None:
-            groups[worthy] = locate(events[worthy].tolist())
-        ways = decide(told, self.members, groups, self.rule)
-        counters.of_generation(self.membership.current.number)
         first = np.searchsorted(told.event, events)
         last = np.append(first[1:], len(told.event))
+        groups = np.full(len(events), UNICAST, np.int32)
+        if locate is not None:  # what concerns everybody goes to everybody, wherever it lies
+            joined = np.add.reduceat(self.members.holds(EVERYBODY, told.number).astype(np.int64), first)
+            worthy = worthy[joined[worthy] < self.members.size[EVERYBODY]]
+            groups[worthy] = locate(events[worthy].tolist()) if len(worthy) else UNICAST
+        ways = decide(told, self.members, groups, self.rule)
+        counters.of_generation(self.membership.current.number)
         for place in np.flatnonzero(ways != UNICAST).tolist():
             entries = np.arange(first[place], last[place])
             entries = entries[self.members.holds(int(ways[place]), told.number[entries])]
