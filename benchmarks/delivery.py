@@ -177,7 +177,9 @@ def offline(stock: Stock, rule: Rule) -> list[Figure]:
     """Form groups and decide, without a cluster: by cost, and by some thresholds."""
     heard = interested(stock, SAMPLE_EVENTS_MAX, EVENTS)
     told = heard.told()
-    name = f"{stock.modes} modes" + (f", 1/{stock.narrowing:g} as wide" if stock.narrowing > 1 else "")
+    name = f"{stock.modes} mode{'s' * (stock.modes > 1)}" + (
+        f", 1/{stock.narrowing:g} as wide" if stock.narrowing > 1 else ""
+    )
     share = 100 * float(heard.counts.mean()) / stock.receivers
     figures = [_figure(stock, f"{name}: interested in an event, of receivers", share, "%")]
     for count in GROUPS:
