@@ -20,7 +20,8 @@ from pubsub_cluster.shm.code_space import F8, I4, I8, U8
 from pubsub_cluster.shm.layout_folder import map_part, open_folder
 from pubsub_cluster.tuner.grid import Grid
 from pubsub_cluster.tuner.groups import CellTotals, Interests, cell_totals, pack_bits
-from pubsub_cluster.tuner.interest import Slice, owner_cells, rectangle_cells
+from pubsub_cluster.tuner.interest import owner_cells, rectangle_cells
+from pubsub_cluster.tuner.owner_shares import Slice
 
 REFUSED = -2
 """The cell of events that were refused; `tuner.grid.OUTSIDE` is that of those outside the grid."""

@@ -26,8 +26,9 @@ from pubsub_cluster.tuner.group_builder import (
 )
 from pubsub_cluster.tuner.group_grid import choose_grid
 from pubsub_cluster.tuner.groups import CATCH_ALL, GroupOptions
-from pubsub_cluster.tuner.interest import Chosen, owner_cells
+from pubsub_cluster.tuner.interest import owner_cells
 from pubsub_cluster.tuner.messages import FormGroups
+from pubsub_cluster.tuner.owner_shares import Chosen
 
 SIDE = 16
 EVENTS = [{"x": (number % SIDE,), "y": (number // SIDE,), "z": (number % 3,)} for number in range(SIDE**2)]

@@ -32,7 +32,8 @@ from pubsub_cluster.tuner.groups import (
     form_groups,
     keep_cells,
 )
-from pubsub_cluster.tuner.interest import Slice, owner_cells
+from pubsub_cluster.tuner.interest import owner_cells
+from pubsub_cluster.tuner.owner_shares import Slice
 
 CUTS = np.array([1.0, 2.0, 4.0])
 SQUARE = make_grid([Dimension("x", CUTS), Dimension("y", np.array([0.0, 1.0]))])

@@ -25,8 +25,9 @@ from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.tuner.grid import OUTSIDE, Grid
 from pubsub_cluster.tuner.group_grid import choose_grid
 from pubsub_cluster.tuner.groups import CATCH_ALL, FormedGroups, GroupOptions, Interests, form_groups
-from pubsub_cluster.tuner.interest import Chosen, owner_cells
+from pubsub_cluster.tuner.interest import owner_cells
 from pubsub_cluster.tuner.messages import FormGroups
+from pubsub_cluster.tuner.owner_shares import Chosen
 
 EVENTS_MIN = 64
 """Sampled events without which no groups are formed."""

@@ -21,7 +21,8 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8
 from pubsub_cluster.tuner.event_rows import pick_events
 from pubsub_cluster.tuner.grid import OUTSIDE, Bools, Dimension, Grid, dimension_of_sample, make_grid
-from pubsub_cluster.tuner.interest import Chosen, Literals
+from pubsub_cluster.tuner.interest import Literals
+from pubsub_cluster.tuner.owner_shares import Chosen
 from pubsub_cluster.tuner.source import BLOCK_CLAUSES, Source, collect_source, gather
 
 STEPS = (2, 4, 8, 16, 32, 64)

@@ -14,8 +14,9 @@ Work goes owner by owner in blocks, so that memory is bounded whatever the numbe
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,53 +26,12 @@ from pubsub_cluster.language.values import number_key
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import F8, HAS_HI, HAS_LO, HI_OPEN, I4, I8, LO_OPEN, U8
 from pubsub_cluster.tuner.grid import Bools, Dimension, Grid, as_float, is_exact
+from pubsub_cluster.tuner.owner_shares import ALL_OWNERS, Share
 from pubsub_cluster.tuner.source import Clauses, Source, collect_source, gather
 
 BLOCK_CLAUSES = 1 << 16
 BLOCK_WORDS = 1 << 22
 """Words of the boxes that are spread over the grid at a time: 32 MiB."""
-
-
-class Slice(NamedTuple):
-    """The share of one of several who divide a catalogue's owners: those with ``owner % of == number``."""
-
-    number: int = 0
-    of: int = 1
-
-    def has(self, owner: I4) -> Bools:
-        """Return which owners are in the share; -1, nobody, is not."""
-        found: Bools = (owner >= 0) & (owner % self.of == self.number)
-        return found
-
-
-class Chosen(NamedTuple):
-    """Some of a catalogue's owners.
-
-    Attributes
-    ----------
-    is_chosen : bool[owners + 1]
-        By owner; the last stands for nobody and is False.
-    """
-
-    is_chosen: Bools
-
-    @classmethod
-    def of(cls, owners: I4, owner_count: int) -> Chosen:
-        """Return the choice of some owners of so many."""
-        is_chosen = np.zeros(owner_count + 1, np.bool_)
-        is_chosen[owners] = True
-        return cls(is_chosen)
-
-    def has(self, owner: I4) -> Bools:
-        """Return which owners are chosen; -1, nobody, is not."""
-        found: Bools = self.is_chosen[owner]
-        return found
-
-
-Share: TypeAlias = Slice | Chosen
-
-
-ALL_OWNERS = Slice()
 
 
 class OwnerCells(NamedTuple):
@@ -352,6 +312,14 @@ def literal_cells(predicate: Predicate, dimension: Dimension) -> Bools:
         fails[1:] = predicate.kind is PredicateKind.COMPARE
         return np.stack((holds, fails))
     kind, numbers = predicate.value_kind, dimension.numbers
+    is_point = predicate.kind is PredicateKind.RANGE and predicate.lo is not None
+    if kind is ValueKind.TEXT and is_point and predicate.lo == predicate.hi:
+        # Most predicates on texts are one of a million of these: no cell is asked one by one.
+        cell = _text_cell(dimension, predicate.lo)
+        if cell is not None:
+            holds[cell] = True
+            fails[cell] = cell == dimension.listed.stop
+        return np.stack((holds, fails))
     if dimension.cuts is not None:
         members = [
             _number_cell(dimension, value) for one, value in predicate.constants if one is ValueKind.NUMBER
@@ -379,6 +347,15 @@ def _value_holds(predicate: Predicate, value: Any) -> bool:
 def _number_cell(dimension: Dimension, value: Any) -> int:
     whole, part = number_key(value)
     return int(dimension.number_cells(as_float(np.array([whole]), np.array([part])))[0])
+
+
+def _text_cell(dimension: Dimension, text: Any) -> int | None:
+    """Return the cell of a text; None where texts lie outside."""
+    if dimension.texts is None:
+        return None
+    at = bisect_left(dimension.texts, text)
+    is_listed = at < len(dimension.texts) and dimension.texts[at] == text
+    return int(dimension.listed.start) + at if is_listed else int(dimension.listed.stop)
 
 
 def _other_text(predicate: Predicate, listed: tuple[bytes, ...]) -> tuple[bool, bool]:
