@@ -28,6 +28,7 @@ from pubsub_cluster.client.connection import (
 )
 from pubsub_cluster.client.greeting import check_version, life_of
 from pubsub_cluster.client.listener import Hearing
+from pubsub_cluster.client.news import News
 from pubsub_cluster.client.notifications import ListenKey, Notification, listen_key, notifications_from_push
 from pubsub_cluster.client.numbered import Numbered
 from pubsub_cluster.client.record_reader import WAYS, reached_from
@@ -73,8 +74,8 @@ class Session:
         self._listeners: dict[ListenKey, Hearing] = {}
         self._numbered = Numbered()
         self._with_gaps: set[Hearing] = set()
-        self._with_news: deque[Hearing] = deque()  # those that call a function
-        self._telling = False
+        self._news = News()
+        self._looked_s = -math.inf
         self._told_count = 0
         self._checked_hello: dict[str, Any] | None = None
         self.closed = False
@@ -156,14 +157,14 @@ class Session:
         Returns how many answers and notifications those were.
         """
         self._check_open()
-        told_before = self._told_count
+        told_before = self._all_told_count
         end_s = time.monotonic() + timeout_s
         while True:
-            next_s = self._look_after([one for one in self._listeners.values() if one.on_notification])
+            next_s = self._look_after_callers()
             await self._pump(lambda: self._has_news(told_before), min(next_s, end_s))
             self._check_open()
-            if self._told_count != told_before or time.monotonic() >= end_s:
-                return self._told_count - told_before
+            if self._all_told_count != told_before or time.monotonic() >= end_s:
+                return self._all_told_count - told_before
 
     async def wait_for_room(self, pending_max: int) -> None:
         """Wait until fewer than `pending_max` requests are unanswered; deadlines bound it."""
@@ -262,7 +263,18 @@ class Session:
 
     def _has_news(self, told_before: int) -> bool:
         """True when somebody is to be told of something, or has been."""
-        return bool(self.connection.finished or self._with_news) or self._told_count != told_before
+        return bool(self.connection.finished or self._news) or self._all_told_count != told_before
+
+    @property
+    def _all_told_count(self) -> int:
+        return self._told_count + self._news.told_count
+
+    def _look_after_callers(self) -> float:
+        """Look after those that call a function, now and then: they may be many."""
+        if time.monotonic() >= self._looked_s + HEARTBEAT_S / 2:
+            self._looked_s = time.monotonic()
+            self._look_after([one for one in self._listeners.values() if one.on_notification])
+        return self._looked_s + HEARTBEAT_S / 2
 
     def _greeted(self, start_s: float) -> bool:
         if self.connection.hello is not None or self.connection.hello_error is not None:
@@ -312,28 +324,7 @@ class Session:
             self._told_count += 1
             if told is not None:
                 told()
-        if self._telling:  # it was told, and waits for something: what comes meanwhile is told after it
-            return
-        self._telling = True
-        try:
-            while self._with_news:
-                self._tell_one(self._with_news[0])
-        finally:
-            self._telling = False
-
-    def _tell_one(self, listener: Hearing) -> None:
-        queued_count = 0 if listener.closed else listener.queued_count
-        if queued_count <= 1:  # the last one: noted anew if more comes meanwhile
-            self._with_news.popleft()
-            listener.has_news = False
-            if not queued_count:
-                return
-        self._told_count += 1
-        try:
-            listener.tell()
-        except BaseException:
-            self._note(listener)
-            raise
+        self._news.tell()
 
     def _reopen(self) -> None:
         self._transport.reopen()
@@ -372,9 +363,7 @@ class Session:
             self._with_gaps.add(listener)
         elif self._with_gaps:
             self._with_gaps.discard(listener)
-        if listener.on_notification is not None and not listener.has_news and listener.queued_count:
-            listener.has_news = True
-            self._with_news.append(listener)
+        self._news.note(listener)
 
     def _begin(self, listener: Hearing, header: Mapping[str, Any]) -> None:
         """Take the answer to a `listen`: from which notification on, and whether it is who told before."""
