@@ -23,15 +23,17 @@ PLACES = 8
         st.tuples(st.integers(0, 5), st.lists(st.integers(1, 2 * PLACES), max_size=6)), max_size=20
     ),
     folded=st.sampled_from([1, 4, 1_000]),
+    looked_at=st.sampled_from([1, 3, 1_000]),
 )
 def test_matches_are_counted_for_the_newest_subscriptions(
-    first: int, steps: list[tuple[int, list[int]]], folded: int
+    first: int, steps: list[tuple[int, list[int]]], folded: int, looked_at: int
 ) -> None:
     end = [first]
     plain: Counter[int] = Counter()
     last: dict[int, int] = {}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(match_counters, "FOLDED_MATCHES", folded)
+        patched.setattr(match_counters, "LOOKED_AT", looked_at)
         counters = MatchCounters(lambda: end[0], PLACES)
         for second, (made, back) in enumerate(steps, start=1):
             end[0] += made

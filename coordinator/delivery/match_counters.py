@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 COUNTED_MAX = 1 << 25
 FOLDED_MATCHES = 1 << 12
+LOOKED_AT = 1 << 16  # places at a time
 
 
 class MatchCounters:
@@ -87,15 +88,16 @@ class MatchCounters:
     def most(self, count: int) -> npt.NDArray[np.uint64]:
         """Return the handles that matched most often, at most `count`, the first one first."""
         self.fold()
-        used = self._counts[: min(self._end, self._counted_max)]
-        count = min(count, len(used))
-        if not count:
-            return np.zeros(0, np.uint64)
-        places = np.argpartition(used, len(used) - count)[len(used) - count :]
-        places = places[used[places] > 0]
-        order = np.lexsort((places, -used[places].astype(np.int64)))
+        places, least = np.zeros(0, np.int64), np.uint64(0)
+        for first in range(0, min(self._end, self._counted_max), LOOKED_AT):
+            more = np.flatnonzero(self._counts[first : first + LOOKED_AT] > least)
+            if len(more):  # seldom, after the first few
+                places = np.append(places, first + more)
+                found = self._counts[places]
+                places = places[np.lexsort((places, -found.astype(np.int64)))[:count]]
+                least = self._counts[places[-1]] if len(places) == count else least
         lap = (self._end - 1 - places) // self._counted_max
-        return (places + lap * self._counted_max)[order].astype(np.uint64)
+        return (places + lap * self._counted_max).astype(np.uint64)
 
     def _places(
         self, handles: npt.NDArray[np.uint64]
