@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_cluster import Client, Cluster
+from pubsub_cluster import AsyncClient, Client, Cluster
 from pubsub_cluster.client import Listener, Notification
 
 OWNERS = 12
@@ -82,6 +83,32 @@ def test_the_same_is_heard_by_every_way(cluster: Cluster, way: str) -> None:
             assert listener.ordering.repeated_count == 0
         records = press.status()["multicast"]["records"] - before
         assert records == (0 if way == "unicast" else 3)
+
+
+@pytest.mark.parametrize("way", ["auto", "pubsub"])
+def test_an_event_loop_takes_records(cluster: Cluster, way: str) -> None:
+    async def hear() -> None:
+        async with AsyncClient(cluster.data_dir, notified_by=way) as ears:
+            heard: list[Notification] = []
+            listeners = [
+                await ears.listen(f"o{owner}", on_notification=heard.append) for owner in range(OWNERS)
+            ]
+            while (await ears.status())["multicast"]["joined"] < OWNERS:
+                await asyncio.sleep(0.02)
+            before = (await ears.status())["multicast"]["records"]
+            for batch in range(3):
+                await ears.publish([{"x": OWNERS}], batch_id=f"{way} {batch}")
+            while len(heard) < 3 * OWNERS:
+                await asyncio.sleep(0.02)
+            assert (await ears.status())["multicast"]["records"] - before == 3
+            assert {(one.owner, one.batch_id) for one in heard} == {
+                (f"o{owner}", f"{way} {batch}") for owner in range(OWNERS) for batch in range(3)
+            }
+            for listener in listeners:
+                assert listener.ordering.repeated_count == 0
+                await listener.close()
+
+    asyncio.run(asyncio.wait_for(hear(), 2 * TIMEOUT_S))
 
 
 def test_who_joins_late_and_who_takes_no_records_hears_everything_once(cluster: Cluster) -> None:
