@@ -90,5 +90,5 @@ $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[dev,demo,spark,reproduce]'
+	$(PIP) --editable '.[dev,demo,connect,reproduce]'
 	@touch $(VENV)/.installed-demo $@

@@ -42,6 +42,7 @@ from pubsub_cluster.pipeline.parts import (
     read_sample,
     write_sample,
 )
+from pubsub_cluster.pipeline.raw import LEAVE_OUT, bad_file
 from pubsub_cluster.pipeline.subscription_rows import SPARK_TYPES
 from pubsub_cluster.shm.layout_folder import (
     ChangesFacts,
@@ -119,7 +120,7 @@ def build(
     Raises
     ------
     CallerError
-        A column is missing.
+        A column is missing, or a file of the subscriptions or events cannot be read.
     StoreError
         The folder cannot be written, or what a task wrote cannot be read again.
     """
@@ -345,6 +346,11 @@ def _collected(said: DataFrame) -> Told:
     try:
         rows = sorted((row["partition"], row["number"], row["said"]) for row in said.collect())
     except (PySparkException, Py4JError) as error:
+        bad = bad_file(error)
+        if bad is not None:
+            raise CallerError(
+                "a file cannot be read", seen=f"{bad.file}: {bad.cause}", remedy=LEAVE_OUT
+            ) from error
         raise StoreError(
             "Spark could not read the input, or could not carry a task out", seen=str(error)[:ERROR_SHOWN_MAX]
         ) from error

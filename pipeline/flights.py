@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from pubsub_cluster.pipeline.flight_tables import JOINS, data_folder, flights_schema
+from pubsub_cluster.pipeline.places import absolute
 from pubsub_cluster.pipeline.prepare import (
     BLOCK,
     EVENT_ID,
@@ -90,8 +91,9 @@ def prepare_flights(
     CallerError
         The data are not there, or the output exists.
     """
-    folder = data_folder() if folder is None else folder
+    folder = (data_folder() if folder is None else folder).absolute()
     schema = flights_schema()
+    output = absolute(output)
     events, rejects = f"{output}/{EVENTS_FOLDER}", f"{output}/{REJECTS_FOLDER}"
     with tempfile.TemporaryDirectory(prefix="pubsub-cluster-flights-") as scratch:
         on_stage("reading tables")
@@ -105,7 +107,7 @@ def prepare_flights(
         rejected = F.count_if(REJECTED).alias("rejected")
         counted = judged.observe(seen, F.count(F.lit(1)).alias("rows"), rejected)
         on_stage("joining and judging flights")
-        write_parquet(good_events(counted), events, "overwrite" if overwrite else "errorifexists")
+        write_parquet(good_events(counted), events, "overwrite" if overwrite else "error")
         counts = seen.get
         on_stage("writing rejects")
         told = rejects_of_files(spark, ())

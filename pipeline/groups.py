@@ -252,7 +252,7 @@ def find_groups(
         The layout cannot be used.
     """
     check_options(options)
-    generation = layout if isinstance(layout, LayoutGeneration) else open_folder(Path(layout))
+    generation = layout if isinstance(layout, LayoutGeneration) else open_folder(Path(layout).absolute())
     tell("choosing a grid")
     grid = choose_grid(events, attributes, generation.schema, cells, spacing)
     tell(f"counting events in {grid.cell_count:,} cells")

@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from pubsub_cluster.language.errors import CallerError
+from pubsub_cluster.pipeline.places import absolute
 
 SUFFIX = ".parquet"
 FILE_ERRORS = (pa.ArrowException, OSError, EOFError)
@@ -55,7 +56,7 @@ def find_files(paths: Sequence[str]) -> ParquetFiles:
         There are none.
     """
     sizes: dict[str, int] = {}
-    for path in paths:
+    for path in map(absolute, paths):
         system, place, prefix = _system(path)
         info = system.get_file_info(place)
         if info.type == pafs.FileType.File:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.pipeline.lines import LineReader, reader_of_lines
+from pubsub_cluster.pipeline.places import absolute
 from pubsub_cluster.pipeline.prepare import (
     BLOCK,
     EVENT_ID,
@@ -122,8 +123,9 @@ def prepare_events(
     files = files_of(spark, paths)
     form = form or format_of(files)
     renamed = dict(mapping or {}) | ({id_column: EVENT_ID} if id_column else {})
+    output = absolute(output)
     events, rejects = f"{output}/{EVENTS_FOLDER}", f"{output}/{REJECTS_FOLDER}"
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"
 
     def run(good: list[str]) -> tuple[_Made, dict[str, int]]:
         nonlocal mode

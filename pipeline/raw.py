@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pubsub_cluster.language.errors import CallerError
+from pubsub_cluster.pipeline.places import absolute
 from pubsub_cluster.pipeline.prepare import BLOCK, CORRUPT, FILE, INDEX, REJECTS, ROW
 
 SUFFIXES = {
@@ -32,6 +33,7 @@ SUFFIXES = {
 PACKED = (".gz", ".bz2", ".zst", ".zstd", ".snappy", ".lz4")
 OTHER_HEADER = "CSV header does not conform"
 UNREADABLE = "the file cannot be read"
+LEAVE_OUT = "Take it away or repair it. `pipeline prepare` leaves out what cannot be read, and tells of it."
 CAUSE_SHOWN_MAX = 1_024
 _FAILED = re.compile(r"\[FAILED_READ_FILE[.A-Z_]*\] Encountered error while reading file (\S+?)\.(?=\s)")
 _CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*[\w$]+: ((?:(?!\n\tat ).|\n(?!\tat ))*)", re.M)
@@ -68,7 +70,8 @@ def files_of(spark: SparkSession, paths: Sequence[str]) -> list[str]:
         There is nothing at a path.
     """
     try:
-        found = sorted({plain_path(file) for file in spark.read.text(list(paths)).inputFiles()})
+        listed = spark.read.text([absolute(path) for path in paths])
+        found = sorted({plain_path(file) for file in listed.inputFiles()})
     except AnalysisException as error:
         raise CallerError("the files cannot be found", seen=list(paths), limit=_first_line(error)) from None
     if not found:
@@ -139,7 +142,9 @@ def merged_parquet(
         A column is of several types, none of which holds the others.
     """
     try:
-        return spark.read.options(**(options or {})).option("mergeSchema", True).parquet(*files)
+        merged = spark.read.options(**(options or {})).option("mergeSchema", True).parquet(*files)
+        _ = merged.schema  # with Spark Connect nothing is looked at before it is asked for
+        return merged
     except Exception as error:
         if "[CANNOT_MERGE_SCHEMAS]" not in str(error):
             raise

@@ -9,6 +9,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pubsub_cluster.pipeline.places import absolute
+
 REJECTS_TOLD_MAX = 1_000
 REJECT_TYPE = T.StructType(
     [
@@ -48,6 +50,7 @@ def write_result(result: DataFrame, output: str | Path) -> dict[str, Any]:
     dict
         ``matches`` and ``rejected_rows`` (int), ``rejects`` (at most `REJECTS_TOLD_MAX` dictionaries).
     """
+    output = absolute(output)
     seen = Observation()
     counted = result.observe(
         seen,
@@ -57,12 +60,12 @@ def write_result(result: DataFrame, output: str | Path) -> dict[str, Any]:
     outcome = F.when(_is_match(), "match").otherwise("reject")
     writer = counted.withColumn("outcome", outcome).write.partitionBy("outcome").mode("overwrite")
     # Whatever the session says: a partition that this result has not is to go as well.
-    writer.option("partitionOverwriteMode", "static").parquet(str(output))
+    writer.option("partitionOverwriteMode", "static").parquet(output)
     told: list[dict[str, Any]] = []
     if seen.get["rejects"]:
         written = result.sparkSession.read.schema(result.schema).parquet(f"{output}/outcome=reject")
         merged = rejects(written).groupBy("file", "reason")
-        first = F.min_by(F.struct("first", "seen"), "first").alias("one")
+        first = F.min(F.struct("first", "seen")).alias("one")  # of a whole file no event is the first
         rows = merged.agg(F.sum("rows").alias("rows"), first).select("file", "rows", "one.*", "reason")
         told = [row.asDict() for row in rows.orderBy("file", "reason").limit(REJECTS_TOLD_MAX).collect()]
     return {

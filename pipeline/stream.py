@@ -26,6 +26,7 @@ from pubsub_cluster.pipeline.columns import ID_COLUMN
 from pubsub_cluster.pipeline.match import match_events
 from pubsub_cluster.pipeline.match_worker import JSON_COLUMN
 from pubsub_cluster.pipeline.parquet_files import find_files
+from pubsub_cluster.pipeline.places import absolute
 from pubsub_cluster.pipeline.results import write_result
 from pubsub_cluster.pipeline.stream_records import begin_batch, write_batch
 from pubsub_cluster.shm.layout_folder import open_folder
@@ -87,7 +88,7 @@ def match_stream(
         )
     layout, checkpoint = Path(layout).absolute(), Path(checkpoint).absolute()
     match_events(events, open_folder(layout), **options)  # for its errors: now, not in the first micro-batch
-    writer = events.writeStream.foreachBatch(batch_matcher(layout, str(output), checkpoint, options))
+    writer = events.writeStream.foreachBatch(batch_matcher(layout, absolute(output), checkpoint, options))
     writer = writer.option("checkpointLocation", str(checkpoint))
     trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
     return trigger.start()
@@ -126,18 +127,19 @@ def arriving_files(
     CallerError
         No file is there that tells the columns of Parquet.
     """
+    folder = absolute(folder)
     # A file that cannot be read stops the stream, with its name; taken away, the stream goes on without it.
     reader = session.readStream.option("ignoreMissingFiles", "true")
     if files_max is not None:
         reader = reader.option("maxFilesPerTrigger", files_max)
     if kind == "json":
-        lines = reader.text(str(folder))
+        lines = reader.text(folder)
         named = F.get_json_object("value", f"$['{event_id}']").alias(event_id)
         text = F.col("value").alias(JSON_COLUMN)
         return lines.select(named, text), {"event_id": event_id, "json": JSON_COLUMN}
-    files = find_files([str(folder)])
+    files = find_files([folder])
     schema = from_arrow_schema(files.schema())
-    return reader.schema(schema).parquet(str(folder)), {"event_id": event_id}
+    return reader.schema(schema).parquet(folder), {"event_id": event_id}
 
 
 def batch_matcher(

@@ -13,13 +13,16 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pubsub_cluster.language.errors import CallerError, PubSubError
 from pubsub_cluster.language.subscription_lines import read_item
 from pubsub_cluster.pipeline.fragments import COLUMNS
+from pubsub_cluster.pipeline.places import absolute
+from pubsub_cluster.pipeline.raw import LEAVE_OUT, bad_file
 
 LINE_ENDINGS = (".ndjson", ".jsonl", ".json", ".txt")
 COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst")
@@ -42,15 +45,20 @@ def read_subscriptions(spark: SparkSession, paths: Sequence[str], owner: str | N
     Raises
     ------
     CallerError
-        There is no such file, or Parquet files lack columns.
+        There is no such file, or it cannot be read.
     """
     found: DataFrame | None = None
-    for path in paths:
+    for path in map(absolute, paths):
         try:
             rows = _lines(spark, path) if is_of_lines(path) else _table(spark, path)
-        except AnalysisException as error:
+            _ = rows.schema  # with Spark Connect nothing is looked at before it is asked for
+        except (PySparkException, Py4JError) as error:
+            bad = bad_file(error)
             raise CallerError(
-                "the subscriptions cannot be read", seen=str(error).partition("\n")[0], path=path
+                "the subscriptions cannot be read",
+                seen=str(error).partition("\n")[0] if bad is None else f"{bad.file}: {bad.cause}",
+                remedy="" if bad is None else LEAVE_OUT,
+                path=path,
             ) from None
         found = rows if found is None else found.unionByName(rows, allowMissingColumns=True)
     if found is None:

@@ -32,6 +32,7 @@ from pubsub_cluster.language.subscription_lines import OPTIONAL_KEYS, read_item
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.language.timestamps import parse_instant
 from pubsub_cluster.language.values import check_name
+from pubsub_cluster.pipeline.places import absolute
 from pubsub_cluster.pipeline.prepare import FILE, ROW
 from pubsub_cluster.pipeline.raw import (
     BadFile,
@@ -273,9 +274,10 @@ def prepare_subscriptions(
     on_stage("listing files")
     files = files_of(spark, paths)
     form = form or format_of(files)
+    output = absolute(output)
     subscriptions, rejects = f"{output}/{SUBSCRIPTIONS_FOLDER}", f"{output}/{REJECTS_FOLDER}"
     work = preparer(schema, limits, owner, form)
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"
 
     def run(good: list[str]) -> tuple[DataFrame, dict[str, int]]:
         nonlocal mode

@@ -16,7 +16,7 @@ def write_parquet(table: DataFrame, path: str, mode: str) -> None:
     table : DataFrame
     path : str
     mode : str
-        ``overwrite``, or ``errorifexists``.
+        ``overwrite``, or ``error``.
 
     Raises
     ------

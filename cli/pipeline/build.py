@@ -80,6 +80,7 @@ def build(
     with Stages() as stages:
         spark = stages.run("starting Spark", lambda: spark_session(cores))
         from pubsub_cluster.pipeline.build import build as build_layouts
+        from pubsub_cluster.pipeline.places import absolute
         from pubsub_cluster.pipeline.subscription_rows import read_subscriptions
         from pubsub_cluster.tuner.messages import STATISTICS_FILE
 
@@ -87,7 +88,7 @@ def build(
             read_subscriptions(spark, subscriptions, owner),
             output,
             schema=schema,
-            events=None if events is None else spark.read.parquet(events),
+            events=None if events is None else spark.read.parquet(absolute(events)),
             statistics=None if statistics_dir is None else statistics_dir / STATISTICS_FILE,
             parts=parts,
             part_bytes=None if part_mb is None else part_mb * MEBIBYTE,

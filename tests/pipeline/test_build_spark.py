@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +99,48 @@ def test_what_cannot_be_built_leaves_nothing(
     with pytest.raises(OSError):
         module.build(subscriptions(spark, [1]), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_torn_file_is_named_and_nothing_is_built(spark: SparkSession, tmp_path: Path) -> None:
+    """The footer is torn, or a page: Spark finds the one when the file is opened, the other in a task."""
+    path, table = tmp_path / "torn.parquet", pa.table({"id": ["a" * 99], "expr": ["x = 1"]})
+    pq.write_table(table, path)
+    whole = path.read_bytes()
+    for torn in (whole[:-9], whole[:4] + bytes(60) + whole[64:]):
+        path.write_bytes(torn)
+        arguments = ["build", str(path), "--output", str(tmp_path / "layout")]
+        failed = CliRunner().invoke(pipeline, arguments).exception
+        assert isinstance(failed, CallerError) and str(path) in str(failed.seen), failed
+        assert "pipeline prepare" in failed.remedy
+    assert not list((tmp_path / "layout").glob("*"))
+
+
+def test_a_killed_worker_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each stage a task writes a file, and its worker dies before that is told."""
+    from pubsub_cluster.pipeline import build as module
+
+    marks, told = tmp_path, module._told
+
+    def killed_once(said: Iterator[dict[str, Any]], number: int | None = None) -> Iterator[pa.RecordBatch]:
+        stage = marks / f"killed-{'fragments' if number is None else 'parts'}"
+        for batch in told(said, number):
+            if not stage.exists():
+                stage.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    monkeypatch.setattr(module, "_told", killed_once)
+    made = module.build(subscriptions(spark, list(range(9)), bad=2), tmp_path / "layout")
+    assert len(list(marks.glob("killed-*"))) == 2
+    assert found_in(made) == [
+        [k + 1 for k in range(9) if k % 7 == n % 7 and n > k % 11] for n in range(len(EVENTS))
+    ]
+    assert [change.subscription_id for change in changes_in(made)] == [f"s{n:03d}" for n in range(9)]
+    names = ["manifest.json", "refused", *(one.file for one in (*made.parts, *made.changes))]
+    assert sorted(path.name for path in made.folder.iterdir()) == sorted(names)
+    assert sum(one.num_rows for one in [pq.read_table(made.folder / "refused")]) == 2
 
 
 def test_handles_that_are_given_stay(spark: SparkSession, tmp_path: Path) -> None:
