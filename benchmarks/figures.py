@@ -274,6 +274,13 @@ def delivery() -> str:
     return "\n".join([*_four_columns(rows), "", measured_on(rows, "delivery", command)])
 
 
+def fan_out() -> str:
+    """Return how one event reaches many receivers."""
+    rows = read("fan_out")
+    command = "pubsub_cluster.benchmarks.fan_out --keep"
+    return "\n".join([*_four_columns(rows), "", measured_on(rows, "fan_out", command)])
+
+
 def pipeline() -> str:
     """Return the figures of the pipeline on Spark."""
     rows = read("pipeline")
@@ -310,6 +317,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "overload": overload,
     "retained": retained,
     "delivery": delivery,
+    "fan-out": fan_out,
     "pipeline": pipeline,
     "pipeline-large": very_large,
 }
