@@ -281,6 +281,14 @@ def fan_out() -> str:
     return "\n".join([*_four_columns(rows), "", measured_on(rows, "fan_out", command)])
 
 
+def claims() -> str:
+    """Return what becomes of the papers' claims, by experiments at the papers' sizes."""
+    lines = ["| claim | where | it says | verdict | ours | why |", "|---|---|---|---|---|---|"]
+    for row in sorted(read("claims"), key=lambda row: row["claim"]):
+        lines.append("| {claim} | {where} | {says} | {verdict} | {ours} | {why} |".format(**row))
+    return "\n".join([*lines, "", "Made by `pubsub-cluster reproduce --all --scale paper`."])
+
+
 def pipeline() -> str:
     """Return the figures of the pipeline on Spark."""
     rows = read("pipeline")
@@ -318,6 +326,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "retained": retained,
     "delivery": delivery,
     "fan-out": fan_out,
+    "claims": claims,
     "pipeline": pipeline,
     "pipeline-large": very_large,
 }

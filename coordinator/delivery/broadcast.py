@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import zmq
 
-from pubsub_cluster.coordinator.sockets import bind
+from pubsub_cluster.coordinator.sockets import LAST, NOT_LAST, bind
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.records import token_of, wake_topic, whole_topic
 from pubsub_cluster.shm.broadcast_ring import BroadcastRing
@@ -114,5 +114,5 @@ class Broadcast:
 
     def _publish(self, topic: bytes, body: bytes) -> None:
         self.message_count += 1
-        self.socket.send(topic, zmq.NOBLOCK | zmq.SNDMORE)
-        self.socket.send(body, zmq.NOBLOCK)
+        self.socket.send(topic, NOT_LAST)
+        self.socket.send(body, LAST)

@@ -165,13 +165,13 @@ class Multicast:
         if self.broadcast is None or not self.members.size[EVERYBODY]:
             return gone
         least = self._least_interested()
-        events, interested = np.unique(told.event, return_counts=True)
+        first = told.starts
+        last = np.append(first[1:], len(told.event))
+        events, interested = told.event[first], last - first
         worthy = np.flatnonzero(interested >= least)
         if not len(worthy):
             self.tally.unicasts += len(told.event)
             return gone
-        first = np.searchsorted(told.event, events)
-        last = np.append(first[1:], len(told.event))
         groups = np.full(len(events), UNICAST, np.int32)
         if locate is not None:  # what concerns everybody goes to everybody, wherever it lies
             joined = np.add.reduceat(self.members.holds(EVERYBODY, told.number).astype(np.int64), first)

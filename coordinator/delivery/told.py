@@ -38,9 +38,16 @@ class Told(NamedTuple):
     rows: npt.NDArray[np.int32]
 
     @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first entry of each event of which anybody is told: int64[e]."""
+        is_first = np.ones(len(self.event), np.bool_)
+        np.not_equal(self.event[1:], self.event[:-1], out=is_first[1:])
+        return np.flatnonzero(is_first)
+
+    @property
     def events(self) -> npt.NDArray[np.int64]:
-        """The events of which anybody is told, ascending."""
-        return np.unique(self.event)
+        """The events of which anybody is told, ascending: int64[e]."""
+        return self.event[self.starts]
 
 
 def tell(merged: Merged, listeners: Listeners, catalogue: CatalogueReader, owner_count: int) -> Told | None:
@@ -53,7 +60,7 @@ def tell(merged: Merged, listeners: Listeners, catalogue: CatalogueReader, owner
         return None
     event = np.searchsorted(merged.offsets, chosen, side="right") - 1
     number = number[chosen]
-    order = np.lexsort((number, event))  # stable: handles stay ascending
+    order = np.argsort(event * (1 << 32) + number, kind="stable")  # so that handles stay ascending
     chosen, event, number = chosen[order], event[order], number[order]
     is_first = np.ones(len(chosen), np.bool_)
     is_first[1:] = (event[1:] != event[:-1]) | (number[1:] != number[:-1])
@@ -66,6 +73,10 @@ def tell(merged: Merged, listeners: Listeners, catalogue: CatalogueReader, owner
 
 def _counted(number: npt.NDArray[np.int32], sequences: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Give each entry the next sequence of its number, in order."""
+    if np.all(number[1:] > number[:-1]):  # as of a single event
+        alone = sequences[number]
+        sequences[number] += np.uint64(1)
+        return alone
     by_number = np.argsort(number, kind="stable")
     numbers, start, count = np.unique(number[by_number], return_index=True, return_counts=True)
     place = np.arange(len(number)) - np.repeat(start, count)
