@@ -1,6 +1,6 @@
 """Fan-out: one event to all of many receivers on this host, by each way that notifications can come.
 
-    python -m pubsub_cluster.benchmarks.fan_out [--receivers N] [--processes P] [--rounds R] [--keep]
+    python -m pubsub_cluster.benchmarks.fan_out [--receivers N] [--processes P ...] [--rounds R] [--keep]
 
 A receiver is an owner that is listened to; some processes listen for them all. An event is published alone,
 and the next one when the last receiver has the one before. Ways take turns, round by round; in each round one
@@ -30,7 +30,9 @@ from pubsub_cluster.client import Client, Notification
 from pubsub_cluster.client.record_reader import WAYS
 from pubsub_cluster.cluster import Cluster
 
-RECEIVERS, PROCESSES, EVENTS, ROUNDS = 1_000, 4, 60, 3
+RECEIVERS, EVENTS, ROUNDS = 1_000, 60, 3
+PROCESSES = (2, 4)
+"""One for each core of a small machine, and twice as many."""
 WARM_EVENTS = 10
 WAIT_S_MAX = 30.0
 POLL_S = 0.05
@@ -227,17 +229,18 @@ def measure(receivers_count: int, processes: int, events: int, rounds: int) -> l
                         times[way] += found.last_ms
                 times["alone"] += bench.round(RING, events).last_ms
                 times["beside a stopped one"] += bench.round(RING, events, stopped=0).last_ms
-    return figures_of(times, costs, receivers_count)
+    return figures_of(times, costs, receivers_count, processes)
 
 
 def figures_of(
-    times: dict[str, list[float]], costs: dict[str, list[float]], receivers_count: int
+    times: dict[str, list[float]], costs: dict[str, list[float]], receivers_count: int, processes: int
 ) -> list[Figure]:
     """Return the figures of what was measured: latencies in ms, CPU in ms per event and round."""
     found = []
 
     def add(figure: str, value: float, unit: str, target: str = "", spread: str = "") -> None:
-        found.append(Figure(figure, value, unit, target, spread, None, "FAN-OUT", receivers_count))
+        what = f"{processes} processes: {figure}"
+        found.append(Figure(what, value, unit, target, spread, None, "FAN-OUT", receivers_count))
 
     base_ms = float(np.median(costs[NOBODY]))
     sent_ms = {way: float(np.median(costs[way])) - base_ms for way in WAYS}
@@ -285,12 +288,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--receivers", type=int, default=RECEIVERS)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="a divisor of the receivers")
+    parser.add_argument(
+        "--processes", type=int, nargs="+", default=PROCESSES, help="divisors of the receivers"
+    )
     parser.add_argument("--events", type=int, default=EVENTS, help="of each round and way")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args(arguments)
-    figures = measure(options.receivers, options.processes, options.events, options.rounds)
+    figures: list[Figure] = []
+    for processes in options.processes:
+        figures += measure(options.receivers, processes, options.events, options.rounds)
     for one in figures:
         sys.stdout.write(f"{one.figure:64} {one.value:10.3f} {one.unit:6} {one.target:8} {one.spread}\n")
     if options.keep:
