@@ -14,9 +14,9 @@ def test_the_senders_part_is_what_goes_beyond_matching() -> None:
         "beside a stopped one": [5.0],
     }
     costs = {"auto": [1.5], "pubsub": [2.0], "unicast": [20.5], NOBODY: [0.5]}
-    found = {figure.figure: figure.value for figure in figures_of(times, costs, 1_000)}
-    assert found["one event to the last receiver, ring, median"] == 3.0
-    assert found["sender's CPU, ring by unicast"] == 1.0 / 20.0
-    assert found["coordinator's CPU, ring by unicast, matching included"] == 1.5 / 20.5
-    assert found["sender's CPU, pubsub by unicast"] == 1.5 / 20.0
-    assert found["p99 of the others beside a receiver that is stopped"] == 1.25
+    found = {figure.figure: figure.value for figure in figures_of(times, costs, 1_000, 2)}
+    assert found["2 processes: one event to the last receiver, ring, median"] == 3.0
+    assert found["2 processes: sender's CPU, ring by unicast"] == 1.0 / 20.0
+    assert found["2 processes: coordinator's CPU, ring by unicast, matching included"] == 1.5 / 20.5
+    assert found["2 processes: sender's CPU, pubsub by unicast"] == 1.5 / 20.0
+    assert found["2 processes: p99 of the others beside a receiver that is stopped"] == 1.25
