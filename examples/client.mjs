@@ -13,6 +13,7 @@ const listeners = new Map(); // owner -> function that takes a push
 let unread = Buffer.alloc(0);
 let parts = [];
 let greeted = false;
+let begin; // called when the other side has greeted
 
 // -- ZMTP: a greeting of 64 bytes, a READY command, then frames ---------------------------------------
 
@@ -26,11 +27,14 @@ const greeting = Buffer.alloc(64);
 greeting.set([0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0]);
 greeting.write("NULL", 12);
 socket.write(greeting);
-socket.write(frame(Buffer.from("\x05READY\x0bSocket-Type\0\0\0\x06DEALER", "latin1"), 4));
 
 socket.on("data", (data) => {
   unread = Buffer.concat([unread, data]);
-  if (!greeted && unread.length >= 64) (greeted = true), (unread = unread.subarray(64));
+  if (!greeted && unread.length >= 64) {
+    [greeted, unread] = [true, unread.subarray(64)];
+    socket.write(frame(Buffer.from("\x05READY\x0bSocket-Type\0\0\0\x06DEALER", "latin1"), 4));
+    begin();
+  }
   while (greeted && unread.length >= 2) {
     const start = unread[0] & 2 ? 9 : 2;
     if (unread.length < start) return;
@@ -73,6 +77,7 @@ const publish = async (events) => {
 
 // -- what it is for -------------------------------------------------------------------------------------
 
+await new Promise((resolve) => (begin = resolve));
 await ask("hello", { client: me, version: 1 });
 await ask("subscribe", { items: [{ id: `nora ${me}`, owner: "nora", expr: "name = 'ACME' AND price < 90" }] });
 const told = new Promise((resolve) => listeners.set("nora", (push) => push.events.length && resolve(push)));

@@ -149,7 +149,8 @@ def test_ctrl_c_leaves_nothing(tmp_data_dir: Path) -> None:
     assert "READY" in output
     assert "Traceback" not in output
     assert list_segments(cluster_id) == []
-    assert sorted(path.name for path in tmp_data_dir.iterdir()) == ["catalogue.sqlite", "marks", "owner.lock"]
+    left = sorted(path.name for path in tmp_data_dir.iterdir())
+    assert left == ["catalogue.sqlite", "marks", "outbox.sqlite", "owner.lock"]
 
 
 def test_a_directory_in_use_is_said_before_anything_starts(cluster: Cluster) -> None:

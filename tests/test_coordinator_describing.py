@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_cluster.client.blocking import each
 from pubsub_cluster.client.catalogue import CatalogueCalls
 from pubsub_cluster.coordinator import describing, handle_order, row_versions
 from pubsub_cluster.coordinator.describing import describe, list_page
@@ -200,7 +201,7 @@ class LivingCatalogue:
             self.disturbed += 1
             self.source.choice((self.move, self.compact, self.restart))()
 
-    def ask(self, op: Op, cursor: dict[str, Any]) -> Any:
+    async def ask(self, op: Op, cursor: dict[str, Any]) -> Any:
         """Answer a client's request for a page."""
         assert op is Op.LIST
         self.live_on()
@@ -223,12 +224,12 @@ def test_a_listing_has_everything_that_lives_through_it_once(monkeypatch: pytest
             for handle, version in catalogue.live.values()
         }
         session: Any = catalogue
-        listed = list(CatalogueCalls(session).every())
-        handles = [each.handle for each in listed]
+        listed = list(each(CatalogueCalls(session).every()))
+        handles = [one.handle for one in listed]
         assert len(set(handles)) == len(handles)
         assert before & {handle for handle, _ in catalogue.live.values()} <= set(handles)
-        for each in listed:
-            assert each.expression in catalogue.history[each.handle]
+        for one in listed:
+            assert one.expression in catalogue.history[one.handle]
         disturbed += catalogue.disturbed
     assert disturbed > 60
 

@@ -65,7 +65,7 @@ def test_what_is_not_ours_is_refused(frames: list[bytes], condition: str) -> Non
         ({"op": "ping"}, "`request` is missing"),
         ({"op": "pong", "request": "r"}, "no such op"),
         ({"op": "reply", "request": "r"}, "no such op"),
-        ({"op": "listen", "request": "r"}, "lacks the field `owner`"),
+        ({"op": "forget", "request": "r", "durable": "d"}, "lacks the field `owner`"),
         ({"op": "ping", "request": "r", "owner": "me"}, "no field `owner`"),
     ],
 )
