@@ -1,4 +1,4 @@
-"""The client: what a program needs to talk to a running cluster, without numba and without shared memory."""
+"""The client: what a program needs to talk to a running cluster; of shared memory it reads the ring alone."""
 
 from __future__ import annotations
 
