@@ -52,7 +52,7 @@ def test_events_that_match_nobody_are_told(client: Client) -> None:
     client.unsubscribe("unmatched-one")
 
 
-def test_matches_are_counted_for_subscriptions_and_owners(client: Client) -> None:
+def test_matches_are_counted_for_subscriptions_and_owners(cluster: Cluster, client: Client) -> None:
     client.subscribe_many(
         [{"id": f"count-{n}", "expr": f"n >= {n}", "owner": "ann" if n < 2 else "bob"} for n in range(4)]
     )
@@ -83,11 +83,11 @@ def test_matches_are_counted_for_subscriptions_and_owners(client: Client) -> Non
     for wrong in ({"kind": "all"}, {"kind": "owner", "top": 0}, {"kind": "owner", "names": "ann"}):
         with pytest.raises(ProtocolError):
             run(client._session.ask(Op.STATS, wrong))
+    the_command_shows_them(["--data", str(cluster.data_dir)])
 
 
-def test_the_command_shows_them(cluster: Cluster) -> None:
+def the_command_shows_them(data: list[str]) -> None:
     runner = CliRunner()
-    data = ["--data", str(cluster.data_dir)]
     shown = runner.invoke(cli, ["stats", "subscription", "count-0", *data])
     assert shown.exit_code == 0 and "last match" in shown.output and "count-0" in shown.output
     found = runner.invoke(cli, ["stats", "owner", "bob", "--json", *data])
