@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pubsub_cluster.client import Client
+    from pubsub_cluster.client.operating import StatsKind
 
 KINDS = ("subscription", "owner", "group")
 
@@ -25,7 +26,9 @@ KINDS = ("subscription", "owner", "group")
 )  # fmt: skip
 @cluster_options
 @json_option
-def stats(connect: Callable[[], Client], kind: str, names: tuple[str, ...], top: int, as_json: bool) -> None:
+def stats(
+    connect: Callable[[], Client], kind: StatsKind, names: tuple[str, ...], top: int, as_json: bool
+) -> None:
     """Show counters of subscriptions, owners or groups since the cluster was started.
 
     A subscription has the number of its matches and the time of the last one; an owner those of its
@@ -40,9 +43,12 @@ def stats(connect: Callable[[], Client], kind: str, names: tuple[str, ...], top:
     """
     wanted: list[str | int] | None = list(names) or None
     if wanted and kind == "group":
-        wanted = [int(name) for name in names if name.isdigit()]
+        others = [name for name in names if not name.isdecimal()]
+        if others:
+            raise click.BadParameter(f"groups have numbers, and {others[0]!r} is none.", param_hint="NAME")
+        wanted = [int(name) for name in names]
     with connect() as client:
-        items: list[dict[str, Any]] = client.stats(kind, wanted, top=top)  # type: ignore[arg-type]
+        items = client.stats(kind, wanted, top=top)
     if as_json:
         emit_json(items)
     elif items:

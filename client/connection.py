@@ -139,6 +139,7 @@ class Connection:
         self.hello_error: PubSubError | None = None
         self.listen_errors: dict[ListenKey, PubSubError] = {}
         self.heard_at_s: float | None = None
+        self.greeted_at_s = -math.inf  # only a greeting tells of another life of the coordinator
         self.reconnect_count = 0
         self.stray_count = 0
 
@@ -311,6 +312,7 @@ class Connection:
             self.close(self.hello_error, now_s)
             return NOTHING
         previous, self.hello = self.hello, message.header
+        self.greeted_at_s = now_s
         new_life = previous is not None and life_of(previous) != life_of(message.header)
         new_place = new_life or self._greeting_new_socket
         self._greeting_new_socket = False

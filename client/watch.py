@@ -68,4 +68,5 @@ class Watch:
         elif silence_s >= self._timeout_s:
             self._looked_s = -math.inf  # whoever waits once more waits as long again
             raise self._connection.no_reply(f"nothing was heard while listening for `{self._key[0]}`")
-        return self._connection.probe(now_s) if silence_s >= HEARTBEAT_S else NOTHING
+        is_due = now_s - self._connection.greeted_at_s >= HEARTBEAT_S  # whatever else is answered meanwhile
+        return self._connection.probe(now_s) if is_due else NOTHING

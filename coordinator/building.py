@@ -87,7 +87,7 @@ class BuildingDesk:
             if request is not None:
                 coordinator.backend.send_tuner(request)
         tuner.grouping_since_s = coordinator.groups.asked_at_s
-        coordinator.multicast.invite(coordinator.groups.offer(now_s))
+        coordinator.multicast.invite(coordinator.groups.offer(now_s), now_s)
 
     def _measured(self, costs: dict[str, float]) -> None:
         """Take over what deliveries cost, unless that could not be measured."""

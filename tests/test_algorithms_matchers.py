@@ -18,7 +18,13 @@ from vectors import load_vectors, run_vector
 from pubsub_cluster.algorithms.boxes import BOXES_MAX
 from pubsub_cluster.algorithms.interface import Matcher
 from pubsub_cluster.algorithms.registry import MATCHERS, make_matcher
-from pubsub_cluster.language.errors import CallerError, DuplicateIdError, PubSubError, UnknownIdError
+from pubsub_cluster.language.errors import (
+    CallerError,
+    DuplicateIdError,
+    EventError,
+    PubSubError,
+    UnknownIdError,
+)
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.expression import And, Atom, Expression, Operator, Or
 from pubsub_cluster.language.json_form import expression_from_json
@@ -230,7 +236,7 @@ def test_handles_are_kept_apart(name: str) -> None:
         matcher.delete(4)
     with pytest.raises(CallerError, match="taken"):
         matcher.build([(1, everything), (1, everything)])
-    batch = raw_batch([{}, {"a": (1,)}])._replace(refused={0: None})  # type: ignore[dict-item]
+    batch = raw_batch([{}, {"a": (1,)}])._replace(refused={0: EventError("not this one")})
     assert matcher.match(batch).offsets.tolist() == [0, 0, 1]
     matcher.delete(3)
     assert matcher.match(batch).handles.tolist() == []

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_cluster.client.connection import RESENDS_MAX, Connection, Instructions, Request
+from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, ReplyTimeoutError
 from pubsub_cluster.language.protocol import Buffer, Op, error_frames, parse_message, reply_frames
 
@@ -88,6 +89,23 @@ def test_another_life_gets_everything_again_at_once() -> None:
     assert ops(again) == ["listen", "ping", "ping"]
     assert again.send[1:] == [first.frames, second.frames]
     assert first.crossed_lives and second.crossed_lives
+
+
+def test_a_listener_notices_another_life_however_much_is_answered() -> None:
+    """Answers do not tell which life they are from: greetings do, and are due all the same."""
+    connection = connected("a")
+    connection.set_listening({"owner": "me"}, True)
+    watch = Watch(connection, ("me", None), 60.0, None)
+    greeted_at_s = []
+    for step in range(1, 100):
+        now_s = step / 10
+        connection.receive(reply_frames(ask(connection, now_s).request_id, {}), now_s)
+        due = watch.look(now_s)
+        if due.send:
+            greeted_at_s.append(now_s)
+            again = greet(connection, due, "a" if now_s < 5.0 else "b", now_s)
+            assert ops(again) == (["listen"] if len(greeted_at_s) == 3 else [])
+    assert greeted_at_s == [HEARTBEAT_S, 2 * HEARTBEAT_S, 3 * HEARTBEAT_S, 4 * HEARTBEAT_S]
 
 
 def test_an_unanswered_greeting_means_a_new_connection() -> None:

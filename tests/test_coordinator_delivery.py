@@ -79,7 +79,8 @@ def plainly_told(
 def test_what_is_told_is_what_the_reference_says(
     owner_of_row: list[int], publications: list[tuple[list[set[int]], set[int]]]
 ) -> None:
-    catalogue, listeners = Rows(owner_of_row), Listeners()
+    catalogue: Any = Rows(owner_of_row)
+    listeners = Listeners()
     listening: set[int] = set()
     sequences: dict[int, int] = defaultdict(int)
     for events, wanted in publications:
@@ -89,7 +90,7 @@ def test_what_is_told_is_what_the_reference_says(
         listening = wanted
         rows = [[row for row in event if row < len(owner_of_row)] for event in events]
         expected = plainly_told(rows, catalogue, numbers, sequences)
-        told = tell(merged_of(rows), listeners, catalogue, OWNERS)  # type: ignore[arg-type]
+        told = tell(merged_of(rows), listeners, catalogue, OWNERS)
         if told is None:
             assert expected == []
             continue
@@ -113,25 +114,27 @@ def test_a_number_is_not_given_again_while_a_record_may_be_heard_by_who_had_it(
 
 def test_a_number_that_is_given_again_goes_on_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners_module, "NUMBERS_LEAST", 1)
-    catalogue, listeners = Rows([0, 1]), Listeners()
+    catalogue: Any = Rows([0, 1])
+    listeners = Listeners()
     first = listeners.add(b"c", "o0").number
-    assert tell(merged_of([[0]]), listeners, catalogue, 2) is not None  # type: ignore[arg-type]
+    assert tell(merged_of([[0]]), listeners, catalogue, 2) is not None
     listeners.remove(b"c", "o0")
     assert listeners.add(b"c", "o1").number == first
-    told = tell(merged_of([[0, 1]]), listeners, catalogue, 2)  # type: ignore[arg-type]
+    told = tell(merged_of([[0, 1]]), listeners, catalogue, 2)
     assert told is not None and told.sequence.tolist() == [1] and told.rows.tolist() == [1]
 
 
 def test_names_are_looked_up_once_per_catalogue_and_change_of_listeners() -> None:
-    catalogue, listeners = Rows([0, 1]), Listeners()
+    catalogue: Any = Rows([0, 1])
+    listeners = Listeners()
     listeners.add(b"c", "o0")
     owners = np.array([0, 1, 0], np.int32)
     for _ in range(3):
-        assert listeners.numbers(owners, catalogue, 2).tolist() == [0, NOBODY, 0]  # type: ignore[arg-type]
+        assert listeners.numbers(owners, catalogue, 2).tolist() == [0, NOBODY, 0]
     assert catalogue.asked == [0, 1]
-    other = Rows([1, 0])
-    other.owner_name = lambda idx: f"o{1 - idx}"  # type: ignore[method-assign]
-    assert listeners.numbers(owners, other, 2).tolist() == [NOBODY, 0, NOBODY]  # type: ignore[arg-type]
+    other: Any = Rows([1, 0])
+    other.owner_name = lambda idx: f"o{1 - idx}"
+    assert listeners.numbers(owners, other, 2).tolist() == [NOBODY, 0, NOBODY]
 
 
 def test_a_publication_that_is_refused_is_not_counted() -> None:
@@ -141,12 +144,13 @@ def test_a_publication_that_is_refused_is_not_counted() -> None:
         def keep(self, *_: Any) -> int:
             raise BusyError("the disk is behind")
 
-    desk, catalogue = DeliveryDesk(lambda *_: True), Rows([0, 1])
+    desk: Any = DeliveryDesk(lambda *_: True)
+    catalogue: Any = Rows([0, 1])
     desk.listen(b"c", "o0")
     desk.listeners.keep("o1", True)
-    desk.durable = Refusing()  # type: ignore[assignment]
+    desk.durable = Refusing()
     with pytest.raises(BusyError):
-        desk.notify(merged_of([[0, 1], [0]]), catalogue, 2, "p", "b", lambda idxs: [b"1" for _ in idxs])  # type: ignore[arg-type]
+        desk.notify(merged_of([[0, 1], [0]]), catalogue, 2, "p", "b", lambda idxs: [b"1" for _ in idxs])
     assert desk.listeners.sequences[:2].tolist() == [0, 0], "a listener would take it for a loss"
 
 
@@ -160,9 +164,10 @@ def test_what_finds_no_room_is_counted_and_told_with_the_next() -> None:
 
     def notify(size_bytes: int = 4) -> None:
         event = b'"' + b"x" * size_bytes + b'"'
-        desk.notify(merged_of([[0], [0]]), catalogue, 1, "p", "b", lambda idxs: [event for _ in idxs])  # type: ignore[arg-type]
+        desk.notify(merged_of([[0], [0]]), catalogue, 1, "p", "b", lambda idxs: [event for _ in idxs])
 
-    desk, catalogue = DeliveryDesk(send), Rows([0])
+    desk = DeliveryDesk(send)
+    catalogue: Any = Rows([0])
     assert desk.listen(b"c", "o0") == {"owner": "o0", "number": 0, "sequence": 0, "records": None}
     notify()
     room[0] = False

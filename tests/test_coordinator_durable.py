@@ -237,7 +237,8 @@ def small_disk(bench: Bench, more_pages: int) -> Callable[[], None]:
         bench.store._connection = None
 
     bench.store._connection = None
-    bench.store._connect = connect_to_small_disk  # type: ignore[method-assign]
+    store: Any = bench.store
+    store._connect = connect_to_small_disk
     return give_back
 
 

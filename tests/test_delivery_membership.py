@@ -17,7 +17,6 @@ from pubsub_cluster.coordinator.delivery.membership import (
     EVERYBODY,
     INVITE_AFTER_S,
     JOIN_S_MAX,
-    UNICAST,
     GroupGeneration,
     Invitation,
     Membership,
@@ -110,8 +109,7 @@ class Joining(RuleBasedStateMachine):
         current = membership.current
         for group in (EVERYBODY, *current.members):
             numbers = np.arange(5, dtype=np.int32)
-            reached = membership.covers(np.full(5, group, np.int32), numbers)
-            assert membership.members(group).tolist() == np.flatnonzero(reached).tolist()
+            reached = np.isin(numbers, membership.members(group))
             for number in range(5):
                 having = [c for c in CONNECTIONS if membership.has_joined(c, number)]
                 assert membership.joined_counts(numbers)[number] == len(having)
@@ -139,16 +137,14 @@ Joining.TestCase.settings = settings(max_examples=60, stateful_step_count=40, de
 TestJoining = Joining.TestCase
 
 
-def test_who_is_told_by_unicast_is_covered_by_nothing() -> None:
+def test_a_record_reaches_who_has_joined_and_nobody_else() -> None:
     membership = Membership()
-    numbers = np.array([1, 2], np.int32)
-    assert not membership.covers(np.array([UNICAST, EVERYBODY], np.int32), numbers).any()
+    assert not len(membership.members(EVERYBODY))
     membership.listens(b"a", 1, 0.0)
     (invitation,) = membership.tick(INVITE_AFTER_S)
     assert invitation.groups == (EVERYBODY,) and not membership.has_joined(b"a", 1)
     membership.token_seen(invitation.token)
-    assert membership.covers(np.array([EVERYBODY, EVERYBODY], np.int32), numbers).tolist() == [True, False]
-    assert not membership.covers(np.full(2, UNICAST, np.int32), numbers).any()
+    assert membership.members(EVERYBODY).tolist() == [1]
     membership.listens(b"a", 2, 1.0)  # until it is invited again, only what was joined is counted on
     assert membership.members(EVERYBODY).tolist() == [1]
 

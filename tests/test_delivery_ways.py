@@ -103,9 +103,10 @@ class Delivering(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ears = [Ear(number) for number in range(CONNECTIONS)]
-        self.multicast = Multicast(self.send, lambda _life: Wire(self.ears))  # type: ignore[arg-type,return-value]
+        wire: Any = Wire(self.ears)
+        self.multicast = Multicast(self.send, lambda _life: wire)
         self.desk = DeliveryDesk(self.send, self.multicast)
-        self.catalogue = Catalogue([row // ROWS_OF_OWNER for row in range(OWNERS * ROWS_OF_OWNER)])
+        self.catalogue: Any = Catalogue([row // ROWS_OF_OWNER for row in range(OWNERS * ROWS_OF_OWNER)])
         self.now_s = 0.0
         self.batches = self.generations = 0
 
@@ -166,7 +167,7 @@ class Delivering(RuleBasedStateMachine):
                         ear.expected[f"o{owner}"].append((batch_id, event_idx))
         self.desk.notify(
             merged_of([sorted(rows) for rows, _ in events]),
-            self.catalogue,  # type: ignore[arg-type]
+            self.catalogue,
             OWNERS,
             "p",
             batch_id,
@@ -181,7 +182,7 @@ class Delivering(RuleBasedStateMachine):
         self.generations += 1
         members = {1 + idx: np.array(sorted(numbers), np.int32) for idx, numbers in enumerate(groups)}
         generation = GroupGeneration(self.generations, members)
-        self.multicast.invite(self.multicast.membership.offer(generation, self.now_s))
+        self.multicast.invite(self.multicast.membership.offer(generation, self.now_s), self.now_s)
 
     @rule(pause_s=st.sampled_from([0.02, INVITE_AFTER_S, JOIN_S_MAX]))
     def time_passes(self, pause_s: float) -> None:
@@ -275,3 +276,14 @@ class Delivering(RuleBasedStateMachine):
 
 Delivering.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestDelivering = Delivering.TestCase
+
+
+def test_an_invitation_that_found_no_room_is_repeated() -> None:
+    machine = Delivering()
+    machine.listen(1, 0)
+    machine.room(1, is_full=True)
+    machine.settle()
+    machine.room(1, is_full=False)
+    assert not machine.multicast.membership.has_joined(b"c1", 0)
+    machine.settle()
+    assert machine.multicast.membership.has_joined(b"c1", 0)

@@ -90,11 +90,14 @@ class Members:
 
     Attributes
     ----------
+    numbers : mapping of int to int32[m]
+        As given.
     size : int64[n + 1]
         Members of each group; the last stands for `UNICAST` and has none.
     """
 
     def __init__(self, members: Mapping[int, I4]) -> None:
+        self.numbers = members
         count = max(members, default=EVERYBODY) + 1
         width = 1 + max((int(numbers.max(initial=-1)) for numbers in members.values()), default=-1)
         # A row more, for `UNICAST`, and a column more, for numbers beyond all: nobody is in either.

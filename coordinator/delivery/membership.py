@@ -113,7 +113,6 @@ class Membership:
         self._passes: dict[bytes, tuple[bytes, int]] = {}  # identity and generation, by token
         self._tokens = itertools.count(1)
         self._joined_count = np.zeros(64, np.int32)  # listeners that have joined `current`, by number
-        self._members: dict[int, npt.NDArray[np.bool_]] = {}
 
     def listens(self, identity: bytes, number: int, now_s: float) -> None:
         """A connection that can take records listens for an owner."""
@@ -144,6 +143,11 @@ class Membership:
         self.offered = generation
         self._offer_ends_s = now_s + JOIN_S_MAX
         return [self._invite(identity, generation) for identity in self._connections]
+
+    def invite_again(self, identity: bytes, now_s: float) -> None:
+        """An invitation has not reached a connection: let it be invited once more, later."""
+        if identity in self._connections:
+            self._due.setdefault(identity, now_s + INVITE_AFTER_S)
 
     def token_seen(self, token: bytes) -> None:
         """A connection has subscribed to a token; one that is not valid (any more) says nothing."""
@@ -195,30 +199,12 @@ class Membership:
         self._room(int(number.max(initial=0)))
         return self._joined_count[number]
 
-    def covers(self, group: npt.NDArray[np.int32], number: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Whether a record for a group reaches an owner, pair by pair.
-
-        Parameters
-        ----------
-        group : int32[k]
-            `UNICAST`, `EVERYBODY` or one of the current generation.
-        number : int32[k]
-
-        Returns
-        -------
-        bool[k]
-        """
-        reached: npt.NDArray[np.bool_] = (self.joined_counts(number) > 0) & (group != UNICAST)
-        for one in np.unique(group[reached]).tolist():
-            if one != EVERYBODY:
-                pairs = group == one
-                reached[pairs] &= self._is_member(one)[number[pairs]]
-        return reached
-
     def members(self, group: int) -> npt.NDArray[np.int32]:
         """Return the numbers of the owners whom a record for a group reaches: int32[n], ascending."""
         joined = np.flatnonzero(self._joined_count > 0).astype(np.int32)
-        return joined if group == EVERYBODY else joined[self._is_member(group)[joined]]
+        if group == EVERYBODY:
+            return joined
+        return np.intersect1d(joined, self.current.members[group], assume_unique=True)
 
     def _invite(self, identity: bytes, generation: GroupGeneration) -> Invitation:
         connection = self._connections[identity]
@@ -237,7 +223,6 @@ class Membership:
 
     def _take_over(self, generation: GroupGeneration) -> None:
         self.current, self.offered = generation, None
-        self._members.clear()
         self._joined_count[:] = 0
         self.revision += 1
         for connection in self._connections.values():
@@ -257,12 +242,3 @@ class Membership:
             grown = np.zeros(2 * (number + 1), np.int32)
             grown[: len(self._joined_count)] = self._joined_count
             self._joined_count = grown
-            self._members.clear()
-
-    def _is_member(self, group: int) -> npt.NDArray[np.bool_]:
-        found = self._members.get(group)
-        if found is None:
-            found = self._members[group] = np.zeros(len(self._joined_count), np.bool_)
-            members = self.current.members[group]
-            found[members[members < len(found)]] = True
-        return found

@@ -111,13 +111,14 @@ class Multicast:
     def tick(self, now_s: float) -> None:
         """Let time pass."""
         if self.broadcast is not None:
-            self.invite(self.membership.tick(now_s))
+            self.invite(self.membership.tick(now_s), now_s)
 
-    def invite(self, invitations: list[Invitation]) -> None:
-        """Send invitations; a connection that has no room for one, or is gone, is told by unicast."""
+    def invite(self, invitations: list[Invitation], now_s: float) -> None:
+        """Send invitations; who has no room for one is invited again later, and told by unicast till then."""
         for one in invitations:
             try:
-                self._send(one.identity, invite_frames(one.generation, one.groups, one.token))
+                if not self._send(one.identity, invite_frames(one.generation, one.groups, one.token)):
+                    self.membership.invite_again(one.identity, now_s)
             except ConnectionError:
                 continue
 
@@ -193,7 +194,7 @@ class Multicast:
             gone[entries] = True
             size_bytes = sum(map(len, pieces))
             counters.group(
-                int(ways[place]), self.membership.members(int(ways[place])), told.number[entries], size_bytes
+                int(ways[place]), self.members.numbers[int(ways[place])], told.number[entries], size_bytes
             )
         self.tally.add(account(told, self.members, ways))
         return gone
