@@ -3,6 +3,7 @@
 #   make demo    install and run the flights demonstration       make test     the tests
 #   make lint types docs-check kernels wheel-check               what .ci/run adds to them
 #   make faults MINUTES=2     kill processes of a cluster under load, check every answer
+#   make slow                 the tests that take long or much memory
 #   make durable-faults       kill coordinator and durable receivers, look for what is lost
 #
 # Variables: PYTHON=python3.12 (interpreter for .venv), DEMO_FLAGS='--flights 40000', PYTEST_FLAGS='-k name'.
@@ -10,7 +11,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test faults durable-faults lint format types docs docs-check kernels wheel-check clean help
+.PHONY: demo test slow faults durable-faults lint format types docs docs-check kernels wheel-check clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,7 +28,10 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_FLAGS)
+
+slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
 
 faults: $(VENV)/.installed-dev
 	$(BIN)/python tests/faults/run.py --minutes $(MINUTES)

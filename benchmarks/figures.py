@@ -248,11 +248,13 @@ def overload() -> str:
     return "\n".join([*_four_columns(rows), "", measured_on(rows, "overload", OVERLOAD_COMMAND)])
 
 
-def _four_columns(rows: list[Line]) -> list[str]:
+def _four_columns(rows: list[Line], with_spread: bool = False) -> list[str]:
     lines = ["| what | measured | target | |", "|---|---|---|---|"]
     for row in rows:
         met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
-        lines.append(f"| {row['figure']} | {shown(row['value'], row['unit'])} | {row['target']} | {met} |")
+        spread = f" ({row['spread']})" if with_spread and row["spread"] else ""
+        value = shown(row["value"], row["unit"])
+        lines.append(f"| {row['figure']} | {value}{spread} | {row['target']} | {met} |")
     return lines
 
 
@@ -278,7 +280,7 @@ def fan_out() -> str:
     """Return how one event reaches many receivers."""
     rows = read("fan_out")
     command = "pubsub_cluster.benchmarks.fan_out --keep"
-    return "\n".join([*_four_columns(rows), "", measured_on(rows, "fan_out", command)])
+    return "\n".join([*_four_columns(rows, with_spread=True), "", measured_on(rows, "fan_out", command)])
 
 
 def claims() -> str:
@@ -292,14 +294,8 @@ def claims() -> str:
 def pipeline() -> str:
     """Return the figures of the pipeline on Spark."""
     rows = read("pipeline")
-    lines = ["| what | measured | target | |", "|---|---|---|---|"]
-    for row in rows:
-        met = {True: "met", False: "missed", None: ""}[is_met(row["value"], row["target"])]
-        spread = f" ({row['spread']})" if row["spread"] else ""
-        value = shown(row["value"], row["unit"])
-        lines.append(f"| {row['figure']} | {value}{spread} | {row['target']} | {met} |")
     command = "pubsub_cluster.benchmarks.pipeline --work FOLDER --keep"
-    return "\n".join([*lines, "", measured_on(rows, "pipeline", command)])
+    return "\n".join([*_four_columns(rows, with_spread=True), "", measured_on(rows, "pipeline", command)])
 
 
 def _by_run() -> dict[tuple[str, int], dict[str, Line]]:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pubsub_cluster import AsyncClient, Client, Cluster
 from pubsub_cluster.client import Listener, Notification
+from pubsub_cluster.coordinator.delivery.broadcast import MESSAGE_SIZE_BYTES_MAX, QUEUED_MESSAGES_MAX
+from pubsub_cluster.coordinator.unread import PEER_SIZE_BYTES_MAX
 
 OWNERS = 12
 FEW = 6
 """Of whom a record pays all the same."""
 TIMEOUT_S = 10.0
+HELD_FOR_RECORDS_BYTES = QUEUED_MESSAGES_MAX * MESSAGE_SIZE_BYTES_MAX
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +180,64 @@ def two_free_ports() -> int:
                 second.bind(("127.0.0.1", port + 1))
                 return port
     raise AssertionError("no two free ports")
+
+
+def listen_and_count(data_dir: str, way: str, owner: str, pipe: Connection) -> None:
+    """Say how much was heard and how much was lost, once the last event has come."""
+    heard = lost = 0
+    with Client(data_dir, notified_by=way) as ears, ears.listen(owner) as listener:
+        pipe.send("ready")
+        for told in listener:
+            heard, lost = heard + 1, lost + told.dropped
+            if told.event.get("last"):
+                break
+        pipe.send((heard, lost))
+
+
+@pytest.mark.slow
+def test_readers_that_are_stopped_cost_others_nothing_and_bounded_memory(tmp_data_dir: Path) -> None:
+    """More is published than may be held back for both of them, by records and by pushes."""
+    events, text = 2_000, "x" * 200_000
+    context = multiprocessing.get_context("spawn")
+    with Cluster(tmp_data_dir, pin=False) as cluster, cluster.client() as press:
+        press.tune_set("multicast_threshold", 0.01)
+        ways = {"awake": "auto", "by records": "pubsub", "by pushes": "unicast"}
+        pipes, processes = {}, {}
+        for owner, way in ways.items():
+            press.subscribe("x = 1", owner=owner)
+            pipes[owner], there = context.Pipe()
+            arguments = (str(tmp_data_dir), way, owner, there)
+            processes[owner] = context.Process(target=listen_and_count, args=arguments)
+            processes[owner].start()
+            assert pipes[owner].poll(TIMEOUT_S) and pipes[owner].recv() == "ready"
+        try:
+            while press.status()["multicast"]["joined"] < 2:
+                time.sleep(0.01)
+            coordinator = psutil.Process(int(press.status()["pid"]))
+            for owner in ("by records", "by pushes"):
+                psutil.Process(processes[owner].pid).suspend()
+            before_bytes = coordinator.memory_full_info().uss
+            for _ in range(events):
+                press.publish([{"x": 1, "text": text}], answer="none")
+            grown_bytes = coordinator.memory_full_info().uss - before_bytes
+            assert (
+                grown_bytes < HELD_FOR_RECORDS_BYTES + PEER_SIZE_BYTES_MAX + (64 << 20) < events * len(text)
+            )
+            for owner in ("by records", "by pushes"):
+                psutil.Process(processes[owner].pid).resume()
+            time.sleep(1.0)
+            press.publish([{"x": 1, "last": True}])
+            found = {}
+            for owner, pipe in pipes.items():
+                assert pipe.poll(TIMEOUT_S), owner
+                found[owner] = pipe.recv()
+            assert found["awake"] == (events + 1, 0)
+            for owner in ("by records", "by pushes"):
+                heard, lost = found[owner]
+                assert heard + lost == events + 1 and lost > 0
+        finally:
+            for process in processes.values():
+                with suppress(psutil.Error):
+                    psutil.Process(process.pid).resume()
+                process.terminate()
+                process.join(TIMEOUT_S)
