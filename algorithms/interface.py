@@ -7,7 +7,7 @@ is never silently wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.raw_batch import RawBatch
+from pubsub_cluster.language.schema import Schema
 
 I8 = npt.NDArray[np.int64]
 Catalogue: TypeAlias = Sequence[tuple[int, Expression]]
@@ -79,6 +80,23 @@ class Matcher(Protocol):
 
     def memory_bytes(self) -> int:
         """Return the bytes of all arrays that matching reads, by their lengths."""
+
+
+class Entry(NamedTuple):
+    """A matcher's line in the list (`registry.MATCHERS`).
+
+    Attributes
+    ----------
+    make : callable
+        ``make(schema)``.
+    paper : str
+    about : str
+        One line.
+    """
+
+    make: Callable[[Schema], Matcher]
+    paper: str
+    about: str
 
 
 def refuse_expression(name: str, handle: int, reason: str) -> NoReturn:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.algorithms import hilbert_r_tree, s_tree
-from pubsub_cluster.algorithms.packed_tree import Searcher
+from pubsub_cluster.algorithms.riabov import hilbert_r_tree, s_tree
+from pubsub_cluster.algorithms.riabov.packed_tree import Searcher
 from pubsub_cluster.benchmarks.levels import KernelRun, PayloadRun, load
 from pubsub_cluster.benchmarks.measure import Run, WrongAnswer
 from pubsub_cluster.benchmarks.record import Figure, write

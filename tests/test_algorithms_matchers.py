@@ -15,9 +15,9 @@ from matching_cases import raw_batch
 from strategies import cases
 from vectors import load_vectors, run_vector
 
-from pubsub_cluster.algorithms.boxes import BOXES_MAX
 from pubsub_cluster.algorithms.interface import Matcher
 from pubsub_cluster.algorithms.registry import MATCHERS, make_matcher
+from pubsub_cluster.algorithms.riabov.boxes import BOXES_MAX
 from pubsub_cluster.language.errors import (
     CallerError,
     DuplicateIdError,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_cluster.algorithms import hilbert_r_tree, packed_tree, reference, s_tree, tree_kernels
-from pubsub_cluster.algorithms.packed_tree import Forest, Searcher, bounded, one_leaf
+from pubsub_cluster.algorithms.riabov import hilbert_r_tree, packed_tree, reference, s_tree, tree_kernels
+from pubsub_cluster.algorithms.riabov.packed_tree import Forest, Searcher, bounded, one_leaf
 from pubsub_cluster.language.errors import CallerError
 
 PACKERS = {"s-tree": s_tree.pack, "hilbert": hilbert_r_tree.pack}

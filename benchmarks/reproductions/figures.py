@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from pubsub_cluster.benchmarks.reproductions import (
-    riabov_claims,
-    riabov_figure4,
-    riabov_figure6,
-    riabov_trees,
-)
-from pubsub_cluster.benchmarks.reproductions.outcome import (
-    Claim,
-    Note,
-    Outcome,
-    Scale,
-    Verdict,
-    write_outcome,
-)
-
-
-class Experiment(NamedTuple):
-    """An experiment's line in the list.
-
-    Attributes
-    ----------
-    run : callable
-        ``run(scale, note)``.
-    claims : mapping of str to Claim
-        Of its paper.
-    about : str
-        One line.
-    """
-
-    run: Callable[[Scale, Note], Outcome]
-    claims: Mapping[str, Claim]
-    about: str
-
+from pubsub_cluster.benchmarks.reproductions.htree import experiments as htree
+from pubsub_cluster.benchmarks.reproductions.lesub import experiments as lesub
+from pubsub_cluster.benchmarks.reproductions.outcome import Experiment, Note, Scale, Verdict, write_outcome
+from pubsub_cluster.benchmarks.reproductions.riabov import experiments as riabov
+from pubsub_cluster.benchmarks.reproductions.rr4089 import experiments as rr4089
+from pubsub_cluster.benchmarks.reproductions.topss import experiments as topss
 
 FIGURES: dict[str, Experiment] = {
-    "riabov-4": Experiment(
-        riabov_figure4.run, riabov_claims.CLAIMS, "prices, popularity and amounts (RIABOV figure 4, our data)"
-    ),
-    "riabov-6": Experiment(
-        riabov_figure6.run, riabov_claims.CLAIMS, "unicast or multicast by a threshold (RIABOV figure 6)"
-    ),
-    "riabov-trees": Experiment(
-        riabov_trees.run, riabov_claims.CLAIMS, "shape and point queries of the S-tree (RIABOV section 3)"
-    ),
+    **rr4089.EXPERIMENTS,
+    **topss.EXPERIMENTS,
+    **riabov.EXPERIMENTS,
+    **htree.EXPERIMENTS,
+    **lesub.EXPERIMENTS,
 }
 
 

@@ -66,6 +66,24 @@ class Outcome(NamedTuple):
     draw: Callable[[Path], None]
 
 
+class Experiment(NamedTuple):
+    """An experiment's line in the list.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(scale, note)``.
+    claims : mapping of str to Claim
+        Of its paper.
+    about : str
+        One line.
+    """
+
+    run: Callable[[Scale, Note], Outcome]
+    claims: Mapping[str, Claim]
+    about: str
+
+
 def decided(claim: str, holds: bool, ours: str, why: str = "") -> Verdict:
     """Return a verdict on a claim whose condition was looked at; `why` belongs to a failure."""
     return Verdict(claim, "holds" if holds else "fails", ours, "" if holds else why)

@@ -28,10 +28,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pubsub_cluster.algorithms.packed_tree import Searcher
-from pubsub_cluster.algorithms.s_tree import pack
-from pubsub_cluster.benchmarks.reproductions.network import F8, I8, RECEIVERS, Bools, Network
+from pubsub_cluster.algorithms.riabov.packed_tree import Searcher
+from pubsub_cluster.algorithms.riabov.s_tree import pack
 from pubsub_cluster.benchmarks.reproductions.outcome import Note, Scale
+from pubsub_cluster.benchmarks.reproductions.riabov.network import F8, I8, RECEIVERS, Bools, Network
 from pubsub_cluster.benchmarks.workloads.stock import ATTRIBUTES, MIXTURES, Stock
 from pubsub_cluster.shm.code_space import U8
 from pubsub_cluster.tuner.grid import Dimension, Grid, make_grid

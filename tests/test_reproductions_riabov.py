@@ -19,23 +19,22 @@ from pubsub_cluster.cli.main import cli
 networkx = pytest.importorskip("networkx", reason="needs the extra `reproduce`")
 pytest.importorskip("matplotlib", reason="needs the extra `reproduce`")
 
-from pubsub_cluster.benchmarks.reproductions import (  # noqa: E402
-    figures,
-    network,
-    riabov_claims,
-    riabov_delivery,
-    riabov_figure4,
-    riabov_figure6,
-    riabov_trees,
-)
+from pubsub_cluster.benchmarks.reproductions import figures  # noqa: E402
 from pubsub_cluster.benchmarks.reproductions.outcome import decided  # noqa: E402
+from pubsub_cluster.benchmarks.reproductions.riabov import (  # noqa: E402
+    delivery,
+    figure4,
+    figure6,
+    network,
+    trees,
+)
 from pubsub_cluster.benchmarks.workloads.stock import MIXTURES  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def small_world() -> riabov_delivery.World:
+def small_world() -> delivery.World:
     """A network with 40 publications of 9 modes."""
-    return riabov_delivery.World(1, 9, 40)
+    return delivery.World(1, 9, 40)
 
 
 def some_sets(count: int = 6) -> Any:
@@ -48,7 +47,7 @@ def some_sets(count: int = 6) -> Any:
     return found
 
 
-def test_the_network_is_that_of_the_paper(small_world: riabov_delivery.World) -> None:
+def test_the_network_is_that_of_the_paper(small_world: delivery.World) -> None:
     """RIABOV-24: 600 stub nodes, 15 transit nodes; a stub has one way out."""
     graph = small_world.network.graph
     assert sorted(graph) == list(range(615)) and networkx.is_connected(graph)
@@ -61,7 +60,7 @@ def test_the_network_is_that_of_the_paper(small_world: riabov_delivery.World) ->
 
 
 @pytest.mark.parametrize("source", [0, 311])
-def test_costs_are_sums_of_edges(small_world: riabov_delivery.World, source: int) -> None:
+def test_costs_are_sums_of_edges(small_world: delivery.World, source: int) -> None:
     """Against networkx: shortest paths, the union of the tree's paths, the minimum spanning tree."""
     made, wanted = small_world.network, some_sets()
     paths = networkx.single_source_dijkstra_path(made.graph, source, weight="cost")
@@ -94,7 +93,7 @@ def test_costs_are_sums_of_edges(small_world: riabov_delivery.World, source: int
     assert paths and np.all(multicast <= unicast) and np.all(overlay <= unicast)
 
 
-def test_who_is_interested(small_world: riabov_delivery.World) -> None:
+def test_who_is_interested(small_world: delivery.World) -> None:
     """By the S-tree and by comparison: open below, closed above."""
     boxes = small_world.rectangles
     for point, found in zip(small_world.points, small_world.interested, strict=True):
@@ -122,11 +121,11 @@ def test_the_distribution_method(unicast: list[int], data: st.DataObject, percen
         else:
             expected.append(other)
     arrays = [np.array(column) for column in (unicast, group, interested, size)]
-    paid = riabov_delivery.distribution_costs(*arrays, percent / 100)
+    paid = delivery.distribution_costs(*arrays, percent / 100)
     assert paid.tolist() == expected
 
 
-def test_interested_sets_are_counted(small_world: riabov_delivery.World) -> None:
+def test_interested_sets_are_counted(small_world: delivery.World) -> None:
     """RIABOV-17: beside all places between all ends, tried one by one."""
     boxes = small_world.rectangles
     for count in (1, 3, 5):
@@ -137,7 +136,7 @@ def test_interested_sets_are_counted(small_world: riabov_delivery.World) -> None
             tuple(np.flatnonzero(((lo < point) & (np.array(point) <= hi)).all(axis=1)).tolist())
             for point in itertools.product(*places)
         }
-        assert riabov_delivery.distinct_interests(small_world, count) == len(sets - {()})
+        assert delivery.distinct_interests(small_world, count) == len(sets - {()})
 
 
 def test_a_verdict_says_why_only_where_it_fails() -> None:
@@ -147,21 +146,21 @@ def test_a_verdict_says_why_only_where_it_fails() -> None:
 
 def test_every_claim_is_decided_and_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All experiments on a small scale, through the command."""
-    monkeypatch.setattr(riabov_figure4, "COUNT", {"small": 4_000})
-    monkeypatch.setattr(riabov_trees, "SIZES", {"small": (500, 1_000, 2_000)})
-    monkeypatch.setattr(riabov_trees, "SHAPE_SIZE", 1_000)
-    monkeypatch.setattr(riabov_delivery, "SEEDS", {"small": 1})
-    for module in (riabov_delivery, riabov_figure6):
+    monkeypatch.setattr(figure4, "COUNT", {"small": 4_000})
+    monkeypatch.setattr(trees, "SIZES", {"small": (500, 1_000, 2_000)})
+    monkeypatch.setattr(trees, "SHAPE_SIZE", 1_000)
+    monkeypatch.setattr(delivery, "SEEDS", {"small": 1})
+    for module in (delivery, figure6):
         monkeypatch.setattr(module, "EVENTS", {"small": 40})
         monkeypatch.setattr(module, "CELLS_TRIED", (8,))
         monkeypatch.setattr(module, "MIXTURES", {9: MIXTURES[9]})
-    monkeypatch.setattr(riabov_figure6, "SEEDS", {"small": 1})
+    monkeypatch.setattr(figure6, "SEEDS", {"small": 1})
     found = CliRunner().invoke(cli, ["reproduce", "--all", "--out", str(tmp_path), "--json"])
     assert found.exit_code == 0, found.output
     reports = json.loads(found.stdout)
     assert [report["name"] for report in reports] == list(figures.FIGURES)
     claims = [verdict["claim"] for report in reports for verdict in report["verdicts"]]
-    assert sorted(claims) == sorted(riabov_claims.CLAIMS) and len(claims) == 27
+    assert sorted(claims) == sorted(claims.CLAIMS) and len(claims) == 27
     exact = {f"RIABOV-{n:02d}" for n in (1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 17, 21, 22, 23, 24, 25, 26)}
     verdicts = {one["claim"]: one for report in reports for one in report["verdicts"]}
     assert [one for one in sorted(exact) if verdicts[one]["verdict"] != "holds"] == []

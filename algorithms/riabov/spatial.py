@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from pubsub_cluster.algorithms.boxes import F8, Space, reason_against
 from pubsub_cluster.algorithms.interface import (
     I8,
     Catalogue,
@@ -14,7 +13,8 @@ from pubsub_cluster.algorithms.interface import (
     refuse_handle,
 )
 from pubsub_cluster.algorithms.naive import holding
-from pubsub_cluster.algorithms.packed_tree import Forest, Packer
+from pubsub_cluster.algorithms.riabov.boxes import F8, Space, reason_against
+from pubsub_cluster.algorithms.riabov.packed_tree import Forest, Packer
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.naive import Test, compile_expression
 from pubsub_cluster.language.raw_batch import RawBatch

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.algorithms import hilbert_r_tree, s_tree
 from pubsub_cluster.algorithms.interface import Matches
-from pubsub_cluster.algorithms.packed_tree import Searcher, Tree, bounded
 from pubsub_cluster.algorithms.registry import make_matcher
+from pubsub_cluster.algorithms.riabov import hilbert_r_tree, s_tree
+from pubsub_cluster.algorithms.riabov.packed_tree import Searcher, Tree, bounded
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.benchmarks.reproductions.network import BLOCKS, NODES, RECEIVERS
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -18,7 +17,7 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
     decided,
     save,
 )
-from pubsub_cluster.benchmarks.reproductions.riabov_delivery import (
+from pubsub_cluster.benchmarks.reproductions.riabov.delivery import (
     CELLS,
     CELLS_TRIED,
     EVENTS,
@@ -35,6 +34,7 @@ from pubsub_cluster.benchmarks.reproductions.riabov_delivery import (
     router_entries,
     run_all,
 )
+from pubsub_cluster.benchmarks.reproductions.riabov.network import BLOCKS, NODES, RECEIVERS
 from pubsub_cluster.benchmarks.workloads.stock import BLOCK_SHARE, MIXTURES
 from pubsub_cluster.tuner.group_forming import METHODS, PASSES_MAX, expected_waste
 

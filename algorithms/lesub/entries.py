@@ -1,0 +1,7 @@
+"""Matchers of LESUB, by name."""
+
+from __future__ import annotations
+
+from pubsub_cluster.algorithms.interface import Entry
+
+ENTRIES: dict[str, Entry] = {}

@@ -1,0 +1,1 @@
+"""Experiments and claims of HTREE, whose title is in `pubsub_cluster.algorithms.htree`."""

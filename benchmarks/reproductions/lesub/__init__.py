@@ -1,0 +1,1 @@
+"""Experiments and claims of LESUB, whose title is in `pubsub_cluster.algorithms.lesub`."""

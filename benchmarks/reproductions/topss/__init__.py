@@ -1,0 +1,1 @@
+"""Experiments and claims of TOPSS, whose title is in `pubsub_cluster.algorithms.topss`."""
