@@ -23,6 +23,7 @@ from pubsub_cluster.benchmarks.reproductions import figures  # noqa: E402
 from pubsub_cluster.benchmarks.reproductions.outcome import decided  # noqa: E402
 from pubsub_cluster.benchmarks.reproductions.riabov import (  # noqa: E402
     delivery,
+    experiments,
     figure4,
     figure6,
     network,
@@ -155,12 +156,12 @@ def test_every_claim_is_decided_and_written_down(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(module, "CELLS_TRIED", (8,))
         monkeypatch.setattr(module, "MIXTURES", {9: MIXTURES[9]})
     monkeypatch.setattr(figure6, "SEEDS", {"small": 1})
-    found = CliRunner().invoke(cli, ["reproduce", "--all", "--out", str(tmp_path), "--json"])
+    found = CliRunner().invoke(cli, ["reproduce", *experiments.EXPERIMENTS, "--out", str(tmp_path), "--json"])
     assert found.exit_code == 0, found.output
     reports = json.loads(found.stdout)
-    assert [report["name"] for report in reports] == list(figures.FIGURES)
-    claims = [verdict["claim"] for report in reports for verdict in report["verdicts"]]
-    assert sorted(claims) == sorted(claims.CLAIMS) and len(claims) == 27
+    assert [report["name"] for report in reports] == list(experiments.EXPERIMENTS)
+    judged_claims = [verdict["claim"] for report in reports for verdict in report["verdicts"]]
+    assert sorted(judged_claims) == sorted(claims.CLAIMS) and len(judged_claims) == 27
     exact = {f"RIABOV-{n:02d}" for n in (1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 17, 21, 22, 23, 24, 25, 26)}
     verdicts = {one["claim"]: one for report in reports for one in report["verdicts"]}
     assert [one for one in sorted(exact) if verdicts[one]["verdict"] != "holds"] == []
