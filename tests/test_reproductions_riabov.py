@@ -22,6 +22,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `reproduce`")
 from pubsub_cluster.benchmarks.reproductions import figures  # noqa: E402
 from pubsub_cluster.benchmarks.reproductions.outcome import decided  # noqa: E402
 from pubsub_cluster.benchmarks.reproductions.riabov import (  # noqa: E402
+    claims,
     delivery,
     experiments,
     figure4,
