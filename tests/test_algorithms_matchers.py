@@ -256,7 +256,7 @@ def test_handles_are_kept_apart(name: str) -> None:
         ({"attr": "a", "op": "<", "value": {"$int": str(2**53 + 1)}}, "no double"),
         (
             {"and": [{"attr": n, "op": "in", "value": list(range(20))} for n in ("a", "b")]},
-            f"400 boxes, the most are {BOXES_MAX}",
+            f"400 conjunctions, the most are {BOXES_MAX}",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.algorithms.riabov.boxes import F8
+from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.riabov.packed_tree import Tree, bounded, make_tree
 from pubsub_cluster.algorithms.riabov.spatial import BoxMatcher
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema

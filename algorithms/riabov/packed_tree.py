@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
-from pubsub_cluster.algorithms.riabov.boxes import F8
 from pubsub_cluster.algorithms.riabov.tree_kernels import search
 
 I4 = npt.NDArray[np.int32]

@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
-from pubsub_cluster.algorithms.riabov.boxes import F8
 from pubsub_cluster.algorithms.riabov.packed_tree import I4, Tree, bounded, make_tree
 from pubsub_cluster.algorithms.riabov.spatial import BoxMatcher
 from pubsub_cluster.algorithms.riabov.tree_kernels import sweep
