@@ -1,11 +1,11 @@
 """Subscriptions as boxes: the language of trees over space (RIABOV section 1).
 
 A subscription is a conjunction of ranges of numbers, sets of numbers, texts and booleans, and equalities;
-or a disjunction of such, which becomes several boxes (RIABOV-10). Events are points (`algorithms.dimensions`); an
-event without a value lies at minus infinity, below all numbers. A predicate's open end is the double next to
-it, so that boxes are closed on both sides. (The paper's are open below; the same boxes, as "computers can
-handle only inherently finite and discrete attribute values".) A dimension that a subscription says nothing
-of has no ends.
+or a disjunction of such, which becomes several boxes (RIABOV-10). Events are points
+(`algorithms.dimensions`); an event without a value lies at minus infinity, below all numbers. A predicate's
+open end is the double next to it, so that boxes are closed on both sides. (The paper's are open below; the
+same boxes, as "computers can handle only inherently finite and discrete attribute values".) A dimension that
+a subscription says nothing of has no ends.
 """
 
 from __future__ import annotations
