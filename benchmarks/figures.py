@@ -12,16 +12,18 @@ import re
 import sys
 from collections.abc import Callable
 
+from pubsub_cluster.benchmarks import paper_figures
 from pubsub_cluster.benchmarks.pipeline_figures import very_large
 from pubsub_cluster.benchmarks.record import ROOT, read
 
 END = "<!-- /figures -->"
-_BLOCK = re.compile(r"<!-- figures ([a-z-]+): [^>]*-->\n.*?<!-- /figures -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- figures ([a-z0-9-]+): [^>]*-->\n.*?<!-- /figures -->", re.DOTALL)
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "reliability.md",
     ROOT / "docs" / "pipeline.md",
+    ROOT / "docs" / "papers.md",
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
@@ -283,14 +285,6 @@ def fan_out() -> str:
     return "\n".join([*_four_columns(rows, with_spread=True), "", measured_on(rows, "fan_out", command)])
 
 
-def claims() -> str:
-    """Return what becomes of the papers' claims, by experiments at the papers' sizes."""
-    lines = ["| claim | where | it says | verdict | ours | why |", "|---|---|---|---|---|---|"]
-    for row in sorted(read("claims"), key=lambda row: row["claim"]):
-        lines.append("| {claim} | {where} | {says} | {verdict} | {ours} | {why} |".format(**row))
-    return "\n".join([*lines, "", "Made by `pubsub-cluster reproduce --all --scale paper`."])
-
-
 def pipeline() -> str:
     """Return the figures of the pipeline on Spark."""
     rows = read("pipeline")
@@ -322,9 +316,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "retained": retained,
     "delivery": delivery,
     "fan-out": fan_out,
-    "claims": claims,
     "pipeline": pipeline,
     "pipeline-large": very_large,
+    **paper_figures.BLOCKS,
 }
 
 
