@@ -79,7 +79,7 @@ class LeSubscribe:
         )
 
     def events(self, count: int, first: int = 0) -> F8:
-        """Draw events [first, first + count): float64[count, attributes], `ABSENT` where there is no value."""
+        """Draw events [first, first + count): float64[count, attributes], `ABSENT` where one has no value."""
         values = self._values(draw.words(self.seed, 4, first, count, self.attributes))
         is_there = draw.uniform(draw.words(self.seed, 5, first, count, self.attributes))
         return np.where(is_there < self.event_probability, values, ABSENT)

@@ -4,7 +4,8 @@ Rules: every compiled function of the project goes through `kernel`; `fastmath` 
 compares floats exactly; kernels release the interpreter lock, never raise, never allocate and never grow. A
 cached kernel is not rebuilt when a kernel or a constant that it uses from another file changes, so the
 cache lives in a folder named by a hash of every source that kernels read, of the versions, of the CPU and
-of the modes that change the code (`NUMBA_BOUNDSCHECK`).
+of the modes that change the code (`NUMBA_BOUNDSCHECK`). Kernels outside this package, of matchers that are
+rivals, have such a folder of their own within.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import fcntl
+import functools
 import hashlib
 import os
 import stat
@@ -90,7 +92,8 @@ def cache_folder() -> Path:
 
 
 _FOLDER = cache_folder()
-numba.config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]
+RIVALS = ("algorithms", "engines")
+"""Folders with kernels that the product does not need; a change there recompiles nothing here."""
 
 
 @contextlib.contextmanager
@@ -150,8 +153,29 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False
 
 def kernel(function: F) -> F:
     """Compile `function` at its first call, without the interpreter lock and with a cache on disk."""
+    numba.config.CACHE_DIR = str(_folder_of(Path(function.__code__.co_filename)))  # type: ignore[attr-defined]
     compiled: Any = numba.njit(**_OPTIONS, cache=True)(function)
     return cast(F, compiled)
+
+
+def _folder_of(source: Path) -> Path:
+    """Return the cache's folder for kernels of a file: those outside this package have one of their own."""
+    if source.parent == Path(__file__).parent:
+        return _FOLDER
+    return _folder_of_rivals(next((one for one in source.parents if one.name in RIVALS), source.parent))
+
+
+@functools.cache
+def _folder_of_rivals(root: Path) -> Path:
+    """Return a folder named by all sources of kernels below another one, which also use each other's."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if "@kernel" in (source := path.read_text()) or "@leaf" in source:
+            digest.update(path.name.encode() + b"\0" + source.encode())
+    folder = _FOLDER / f"{root.name}-{digest.hexdigest()[:16]}"
+    with contextlib.suppress(OSError):  # Numba looks for another place then
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def routine(function: F) -> F:
