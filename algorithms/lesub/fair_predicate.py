@@ -1,0 +1,85 @@
+"""Fair predicate: each distinct predicate is evaluated once, then satisfied predicates are counted.
+
+Source: LESUB, "fair predicate algorithm" (its counting step is also that of RR-4089 section 5 and TOPSS
+section 3.3). An event's satisfied predicates are searched in sorted lists; each adds one to all conjunctions
+in which it appears; then every conjunction's sum is compared with the number of its predicates. Cost: a search
+per attribute and comparison, an addition per satisfied predicate and conjunction with it, a comparison per
+conjunction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pubsub_cluster.algorithms.conjunction_store import ConjunctionStore
+from pubsub_cluster.algorithms.conjunctions import ConjunctionMatcher, Conjunctions
+from pubsub_cluster.algorithms.dimensions import F8
+from pubsub_cluster.algorithms.interface import I8
+from pubsub_cluster.algorithms.lesub.counting_kernels import count_all
+from pubsub_cluster.algorithms.lists import Lists
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+
+PROBES, SUMS, COMPARISONS = range(3)
+"""Counters of a core's work: constants that searches looked at, additions, comparisons of sums."""
+FOUND_LEAST = 1 << 12
+
+
+class FairPredicate:
+    """A `conjunctions.Core`.
+
+    Attributes
+    ----------
+    counters : int64[3]
+        Work since the last `build`.
+    """
+
+    def __init__(self) -> None:
+        self.store = ConjunctionStore()
+        self.subscribed = Lists(0)  # the conjunctions of each predicate
+        self.counters = np.zeros(3, np.int64)
+        self._hits = np.zeros(0, np.int32)
+
+    def build(self, catalogue: Conjunctions) -> None:
+        """See `conjunctions.Core`."""
+        self.store = ConjunctionStore()
+        parts = self.store.build(catalogue)
+        self.subscribed = Lists(self.store.predicates.bound)
+        self.subscribed.build(parts.predicate, parts.conjunction)
+        self.counters[:] = 0
+
+    def insert(self, more: Conjunctions) -> None:
+        """See `conjunctions.Core`."""
+        _, parts = self.store.insert(more)
+        self.subscribed.push(parts.predicate, parts.conjunction)
+
+    def delete(self, owner: int) -> None:
+        """See `conjunctions.Core`."""
+        _, parts = self.store.delete(owner)
+        self.subscribed.remove(parts.predicate, parts.conjunction)
+
+    def match(self, values: F8) -> tuple[I8, I8]:
+        """See `conjunctions.Core`."""
+        store = self.store
+        satisfied = np.empty(store.predicates.count, np.int32)
+        if len(self._hits) < store.bound:
+            self._hits = np.zeros(len(store.owner), np.int32)
+        found = np.empty(max(FOUND_LEAST, store.bound), np.int64)
+        rows, owners = [], []
+        for row, event in enumerate(values):
+            arrays = store.predicates.arrays, self.subscribed.arrays, store.owner, store.size
+            count = count_all(arrays, store.bound, event, (satisfied, self._hits, found), self.counters)
+            rows.append(np.full(count, row, np.int64))
+            owners.append(found[:count].copy())
+        none = np.zeros(0, np.int64)
+        return np.concatenate([none, *rows]), np.concatenate([none, *owners])
+
+    @property
+    def bytes(self) -> int:
+        """See `conjunctions.Core`; the lists that only deletion reads are left out."""
+        store = self.store
+        return store.predicates.bytes + self.subscribed.bytes + (8 + 4 + 4) * store.bound
+
+
+def matcher(schema: Schema = EMPTY_SCHEMA) -> ConjunctionMatcher:
+    """Return the matcher."""
+    return ConjunctionMatcher("fair-predicate", FairPredicate, schema)
