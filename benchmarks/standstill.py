@@ -47,12 +47,12 @@ def watch(cpu: int, pipe: Connection) -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
         take_turns(SHORT_TURN_US)
-    longest_s = 0.0
+    longest_s, woke_s = 0.0, time.monotonic()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            begin_s = time.monotonic()
             time.sleep(WAKES_EVERY_S)
-            longest_s = max(longest_s, time.monotonic() - begin_s - WAKES_EVERY_S)
+            now_s = time.monotonic()  # compared with the last time, so that no moment is left out
+            longest_s, woke_s = max(longest_s, now_s - woke_s - WAKES_EVERY_S), now_s
             if pipe.poll():
                 if not pipe.recv():
                     return

@@ -10,6 +10,7 @@ import time
 from pubsub_cluster.benchmarks.standstill import watching
 
 STOPPED_S = 0.06
+SEEN_S_MAX = 20.0
 
 
 def test_who_could_not_wake_is_seen_once_and_all_leave() -> None:
@@ -23,5 +24,7 @@ def test_who_could_not_wake_is_seen_once_and_all_leave() -> None:
         os.kill(stopped, signal.SIGSTOP)
         time.sleep(STOPPED_S)
         os.kill(stopped, signal.SIGCONT)
-        assert machine.longest_s() > STOPPED_S / 2
+        deadline = time.monotonic() + SEEN_S_MAX
+        while machine.longest_s() <= STOPPED_S / 2:  # it tells when it has run again
+            assert time.monotonic() < deadline
     assert multiprocessing.active_children() == before

@@ -133,6 +133,7 @@ def _resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_what_the_catalogue_cannot_hold_is_refused_before_it_is_durable(tmp_data_dir: Path) -> None:
     limits = Limits(subscriptions_max=300)
     terms = [

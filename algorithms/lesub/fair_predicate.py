@@ -2,9 +2,9 @@
 
 Source: LESUB, "fair predicate algorithm" (its counting step is also that of RR-4089 section 5 and TOPSS
 section 3.3). An event's satisfied predicates are searched in sorted lists; each adds one to all conjunctions
-in which it appears; then every conjunction's sum is compared with the number of its predicates. Cost: a search
-per attribute and comparison, an addition per satisfied predicate and conjunction with it, a comparison per
-conjunction.
+in which it appears; then every sum is compared with the number of the conjunction's predicates. Cost: a
+search per attribute and comparison, an addition per satisfied predicate and conjunction with it, a comparison
+per conjunction.
 """
 
 from __future__ import annotations

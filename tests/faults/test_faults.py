@@ -12,6 +12,7 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.slow
 def test_a_few_kills_break_no_promise() -> None:
     outcome = run(
         seed=1,

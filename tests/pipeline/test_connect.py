@@ -70,6 +70,7 @@ def test_a_remote_session_does_what_a_local_one_does(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_command_may_be_submitted(tmp_path: Path) -> None:
     pyspark = pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     from pubsub_cluster.cli import __main__ as script
