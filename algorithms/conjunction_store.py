@@ -77,10 +77,11 @@ class ConjunctionStore:
 
     def insert(self, more: Conjunctions) -> tuple[I4, Parts]:
         """Add conjunctions; return their numbers and their predicates."""
+        by_owner = self._by_owner()
         numbers = np.array([self._number() for _ in more.owner], np.int32)
         self.owner[numbers], self.size[numbers] = more.owner, np.diff(more.stops)
         for number, owner in zip(numbers.tolist(), more.owner.tolist(), strict=True):
-            self._by_owner()[owner].append(number)
+            by_owner[owner].append(number)
         columns = zip(more.attribute.tolist(), more.comparison.tolist(), more.constant.tolist(), strict=True)
         predicate = np.array([self.predicates.add(*one) for one in columns], np.int32)
         conjunction = np.repeat(numbers, np.diff(more.stops))

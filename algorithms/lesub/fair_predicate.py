@@ -15,13 +15,10 @@ from pubsub_cluster.algorithms.conjunction_store import ConjunctionStore
 from pubsub_cluster.algorithms.conjunctions import ConjunctionMatcher, Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
-from pubsub_cluster.algorithms.lesub.counting_kernels import count_all
+from pubsub_cluster.algorithms.lesub.counting_kernels import COUNTERS, count_all
 from pubsub_cluster.algorithms.lists import Lists
+from pubsub_cluster.algorithms.rows import matched_rows
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
-
-PROBES, SUMS, COMPARISONS = range(3)
-"""Counters of a core's work: constants that searches looked at, additions, comparisons of sums."""
-FOUND_LEAST = 1 << 12
 
 
 class FairPredicate:
@@ -29,14 +26,14 @@ class FairPredicate:
 
     Attributes
     ----------
-    counters : int64[3]
-        Work since the last `build`.
+    counters : int64[5]
+        Work since the last `build`; see `counting_kernels`.
     """
 
     def __init__(self) -> None:
         self.store = ConjunctionStore()
         self.subscribed = Lists(0)  # the conjunctions of each predicate
-        self.counters = np.zeros(3, np.int64)
+        self.counters = np.zeros(COUNTERS, np.int64)
         self._hits = np.zeros(0, np.int32)
 
     def build(self, catalogue: Conjunctions) -> None:
@@ -60,18 +57,16 @@ class FairPredicate:
     def match(self, values: F8) -> tuple[I8, I8]:
         """See `conjunctions.Core`."""
         store = self.store
-        satisfied = np.empty(store.predicates.count, np.int32)
+        arrays = store.predicates.arrays, self.subscribed.arrays, store.owner, store.size
         if len(self._hits) < store.bound:
             self._hits = np.zeros(len(store.owner), np.int32)
-        found = np.empty(max(FOUND_LEAST, store.bound), np.int64)
-        rows, owners = [], []
-        for row, event in enumerate(values):
-            arrays = store.predicates.arrays, self.subscribed.arrays, store.owner, store.size
-            count = count_all(arrays, store.bound, event, (satisfied, self._hits, found), self.counters)
-            rows.append(np.full(count, row, np.int64))
-            owners.append(found[:count].copy())
-        none = np.zeros(0, np.int64)
-        return np.concatenate([none, *rows]), np.concatenate([none, *owners])
+        satisfied = np.empty(store.predicates.count, np.int32)
+
+        def match_row(event: F8, found: I8) -> int:
+            work = satisfied, self._hits, found
+            return int(count_all(arrays, store.bound, event, work, self.counters))
+
+        return matched_rows(values, store.bound, match_row)
 
     @property
     def bytes(self) -> int:
