@@ -25,7 +25,7 @@ from pubsub_cluster.algorithms.htree.plan import Axis, Plan, chosen_plan, index_
 from pubsub_cluster.algorithms.htree.range_core import RangeCore
 from pubsub_cluster.algorithms.htree.ranges import Ranges
 from pubsub_cluster.algorithms.htree.simple import SimpleCore
-from pubsub_cluster.algorithms.htree.tama import TamaCore, domain_line
+from pubsub_cluster.algorithms.htree.tama import TamaCore
 from pubsub_cluster.algorithms.htree.tradeoff import best_cells, cost, expected_share, filtration
 from pubsub_cluster.algorithms.registry import make_matcher
 from pubsub_cluster.language.errors import CallerError
@@ -257,9 +257,7 @@ def test_pieces(low: int, high: int) -> None:
     """The fewest cells on 13 levels, and that is what the rows stand in."""
     low, high = min(low, high), max(low, high)
     heads, work = np.zeros((tama_kernels.NODES, 2), np.int32), np.zeros(28, np.int64)
-    line = domain_line(0.0, 8192.0)[None]
-    rows = tuple(columns([{0: (float(low), float(high))}]))
-    count = tama_kernels.count_pieces(rows, 1, line, work, heads)
+    count = tama_kernels.count_pieces(*np.array([[low], [high]], np.int16), work, heads)
     plain = reference.pieces(low, high)
     assert set(np.flatnonzero(heads[:, 1]).tolist()) == plain and count == len(plain)
     assert reference.leaf_of(float(low), 0.0, 8192.0) == low

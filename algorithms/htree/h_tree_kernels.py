@@ -21,6 +21,10 @@ from typing import Any
 from pubsub_cluster.algorithms.htree.list_kernels import push, remove
 from pubsub_cluster.algorithms.htree.range_kernels import satisfied
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
+from pubsub_cluster.workers.kernels.prefetch import prefetch
+
+STEP = 4
+"""Buckets between the stages of looking ahead."""
 
 
 @leaf
@@ -242,6 +246,21 @@ def probe(at: Any, index: Any, heads: Any, work: Any) -> Any:
     return used, total
 
 
+@leaf
+def look_ahead(rows: Any, pool: Any, spans: Any, span: Any, used: Any) -> None:
+    """Ask early for the first row of the next buckets: its number, where its ranges are, then the ranges."""
+    stops, attribute, lo, hi = rows
+    if span + 3 * STEP < used:
+        prefetch(pool, spans[span + 3 * STEP, 0])
+    if span + 2 * STEP < used:
+        prefetch(stops, pool[spans[span + 2 * STEP, 0]])
+    if span + STEP < used:
+        at = stops[pool[spans[span + STEP, 0]]]
+        prefetch(attribute, at)
+        prefetch(lo, at)
+        prefetch(hi, at)
+
+
 @kernel
 def match(
     data: Any, values: Any, at: Any, most: Any, work: Any, begin: Any, stops: Any, found: Any, seen: Any
@@ -281,6 +300,7 @@ def match(
         compared = 0
         is_done = False
         for span in range(used):
+            look_ahead(rows, pool, spans, span, used)
             for place in range(spans[span, 0], spans[span, 1]):
                 compared += 1
                 if satisfied(rows, pool[place], values, event):

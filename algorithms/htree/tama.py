@@ -18,6 +18,7 @@ deletion: one list per piece, about ten per range; deletion searches them. Limit
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -77,11 +78,27 @@ class TamaCore(RangeCore):
         self.lists = Lists(0)
         self._widen(ranges)
         self._sizes(0, ranges.rows)
-        rows = tuple(self.store.columns)
-        self.pieces = int(kernels.count_pieces(rows, ranges.rows, self._line, self._work, self.lists.heads))
-        self.lists.lay_out()
-        self._push(0, ranges.rows)
+        self._fill(ranges)
         return np.arange(ranges.rows)
+
+    def _fill(self, ranges: Ranges) -> None:
+        """Count, lay out and fill the lists, attribute by attribute."""
+        attributes = len(self._line)
+        used = int(ranges.stops[-1])
+        owner = np.empty(used, np.int32)
+        low, high = np.empty(used, np.int16), np.empty(used, np.int16)
+        ends = np.cumsum(np.bincount(ranges.attribute[:used], minlength=attributes))
+        place = np.concatenate((np.zeros(1, np.int64), ends[:-1]))[:attributes]
+        kernels.split(tuple(ranges), self._line, place, owner, low, high)
+        parts = [slice(*bounds) for bounds in itertools.pairwise([0, *ends.tolist()])]
+        mine = [self.lists.heads[NODES * at : NODES * (at + 1)] for at in range(attributes)]
+        self.pieces = sum(
+            int(kernels.count_pieces(low[part], high[part], self._work, heads))
+            for part, heads in zip(parts, mine, strict=True)
+        )
+        self.lists.lay_out()
+        for part, heads in zip(parts, mine, strict=True):
+            kernels.fill(owner[part], low[part], high[part], self._work, heads, self.lists.pool)
 
     def _insert(self, first: int, stop: int) -> None:
         columns = self.store.columns

@@ -49,17 +49,51 @@ def pieces(low: Any, high: Any, out: Any) -> Any:
 
 
 @kernel
-def count_pieces(rows: Any, stop: Any, line: Any, work: Any, heads: Any) -> Any:
-    """Add the pieces of the rows [0, stop) to the lengths of their lists; return how many there are."""
+def split(rows: Any, line: Any, place: Any, owner: Any, low: Any, high: Any) -> None:
+    """Sort ranges by attribute: a build that fills the lists of one attribute after the other stays in cache.
+
+    Parameters
+    ----------
+    rows : tuple
+        As in `range_kernels`.
+    line : float64[attributes, 3]
+    place : int64[attributes]
+        Where the ranges of each attribute begin; where they end (out).
+    owner : int32[p]
+        Out: rows.
+    low, high : int16[p]
+        Out: the first and the last cell of the last level.
+    """
     stops, attribute, lo, hi = rows
+    for row in range(stops.shape[0] - 1):
+        for at in range(stops[row], stops[row + 1]):
+            number = attribute[at]
+            to = place[number]
+            place[number] = to + 1
+            owner[to] = row
+            low[to], high[to] = leaf_of(lo[at], line, number), leaf_of(hi[at], line, number)
+
+
+@kernel
+def count_pieces(low: Any, high: Any, work: Any, heads: Any) -> Any:
+    """Add the pieces of ranges of one attribute to the lengths of its lists; return how many there are."""
     total = 0
-    for at in range(stops[stop]):
-        number = attribute[at]
-        count = pieces(leaf_of(lo[at], line, number), leaf_of(hi[at], line, number), work)
+    for at in range(low.shape[0]):
+        count = pieces(low[at], high[at], work)
         for piece in range(count):
-            heads[number * NODES + work[piece], 1] += 1
+            heads[work[piece], 1] += 1
         total += count
     return total
+
+
+@kernel
+def fill(owner: Any, low: Any, high: Any, work: Any, heads: Any, pool: Any) -> None:
+    """Append rows to the lists of one attribute, which have room for them."""
+    for at in range(low.shape[0]):
+        for piece in range(pieces(low[at], high[at], work)):
+            start, size = heads[work[piece], 0], heads[work[piece], 1]
+            pool[start + size] = owner[at]
+            heads[work[piece], 1] = size + 1
 
 
 @kernel
