@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pubsub_cluster.algorithms import list_kernels
 from pubsub_cluster.algorithms.htree import (
     h_tree_kernels,
-    list_kernels,
     range_core,
     range_kernels,
     reference,
     tama_kernels,
 )
 from pubsub_cluster.algorithms.htree.h_tree import HTreeCore
-from pubsub_cluster.algorithms.htree.lists import Lists
 from pubsub_cluster.algorithms.htree.plan import Axis, Plan, chosen_plan, index_of, most_popular, spread
 from pubsub_cluster.algorithms.htree.range_core import RangeCore
 from pubsub_cluster.algorithms.htree.ranges import Ranges
 from pubsub_cluster.algorithms.htree.simple import SimpleCore
 from pubsub_cluster.algorithms.htree.tama import TamaCore
 from pubsub_cluster.algorithms.htree.tradeoff import best_cells, cost, expected_share, filtration
+from pubsub_cluster.algorithms.lists import Lists
 from pubsub_cluster.algorithms.registry import make_matcher
 from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.expression import And, Atom, Operator
@@ -247,7 +247,7 @@ def test_lists(data: st.DataObject, count: int) -> None:
 
 def test_a_full_pool_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = Lists(1)
-    monkeypatch.setattr("pubsub_cluster.algorithms.htree.lists.POOL_MAX", 1_500)
+    monkeypatch.setattr("pubsub_cluster.algorithms.lists.POOL_MAX", 1_500)
     with pytest.raises(CallerError, match="too long"):
         lists.grow()
 

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.algorithms.htree import h_tree_kernels as kernels
-from pubsub_cluster.algorithms.htree.lists import Lists
 from pubsub_cluster.algorithms.htree.plan import Plan, chosen_plan, index_of
 from pubsub_cluster.algorithms.htree.range_core import RangeCore
 from pubsub_cluster.algorithms.htree.range_matcher import RangeMatcher
 from pubsub_cluster.algorithms.htree.ranges import Ranges, Store
 from pubsub_cluster.algorithms.interface import I8
+from pubsub_cluster.algorithms.lists import Lists
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 

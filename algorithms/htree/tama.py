@@ -25,12 +25,12 @@ import numpy as np
 
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.htree import tama_kernels as kernels
-from pubsub_cluster.algorithms.htree.lists import Lists
 from pubsub_cluster.algorithms.htree.range_core import RangeCore
 from pubsub_cluster.algorithms.htree.range_matcher import RangeMatcher
 from pubsub_cluster.algorithms.htree.ranges import Ranges, Store, grown
 from pubsub_cluster.algorithms.htree.tama_kernels import GONE, LEAVES, LEVELS, NODES
 from pubsub_cluster.algorithms.interface import I8
+from pubsub_cluster.algorithms.lists import Lists
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 

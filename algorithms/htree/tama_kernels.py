@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pubsub_cluster.algorithms.htree.list_kernels import push, remove
 from pubsub_cluster.algorithms.htree.range_kernels import satisfied
+from pubsub_cluster.algorithms.list_kernels import push, remove
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 
 LEVELS = 13
