@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pubsub_cluster.algorithms.conjunction_store import ConjunctionStore
-from pubsub_cluster.algorithms.conjunctions import I4, ConjunctionMatcher, Conjunctions
+from pubsub_cluster.algorithms.conjunctions import I4, Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
 from pubsub_cluster.algorithms.lesub.counting_kernels import COUNTERS, count_rest
@@ -24,7 +24,6 @@ from pubsub_cluster.algorithms.lesub.equality_clusters import (
 )
 from pubsub_cluster.algorithms.lists import Lists
 from pubsub_cluster.algorithms.rows import matched_rows
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 
 class EqualityPreferred:
@@ -101,8 +100,3 @@ class EqualityPreferred:
         store = self.store
         each = (8 + 4 + 4) * store.bound + 4 * len(self._without)
         return self.clusters.bytes + store.predicates.bytes + self.subscribed.bytes + each
-
-
-def matcher(schema: Schema = EMPTY_SCHEMA) -> ConjunctionMatcher:
-    """Return the matcher."""
-    return ConjunctionMatcher("equality-preferred", EqualityPreferred, schema)

@@ -12,13 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from pubsub_cluster.algorithms.conjunction_store import ConjunctionStore
-from pubsub_cluster.algorithms.conjunctions import ConjunctionMatcher, Conjunctions
+from pubsub_cluster.algorithms.conjunctions import Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
 from pubsub_cluster.algorithms.lesub.counting_kernels import COUNTERS, count_all
 from pubsub_cluster.algorithms.lists import Lists
 from pubsub_cluster.algorithms.rows import matched_rows
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 
 class FairPredicate:
@@ -73,8 +72,3 @@ class FairPredicate:
         """See `conjunctions.Core`; the lists that only deletion reads are left out."""
         store = self.store
         return store.predicates.bytes + self.subscribed.bytes + (8 + 4 + 4) * store.bound
-
-
-def matcher(schema: Schema = EMPTY_SCHEMA) -> ConjunctionMatcher:
-    """Return the matcher."""
-    return ConjunctionMatcher("fair-predicate", FairPredicate, schema)

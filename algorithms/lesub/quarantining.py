@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pubsub_cluster.algorithms.conjunction_store import ConjunctionStore
-from pubsub_cluster.algorithms.conjunctions import ConjunctionMatcher, Conjunctions
+from pubsub_cluster.algorithms.conjunctions import Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
 from pubsub_cluster.algorithms.lesub.counting_kernels import COUNTERS, check_rest
@@ -25,7 +25,6 @@ from pubsub_cluster.algorithms.lesub.equality_clusters import (
 )
 from pubsub_cluster.algorithms.lesub.fair_predicate import FairPredicate
 from pubsub_cluster.algorithms.rows import matched_rows
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 
 
 class Quarantining:
@@ -92,8 +91,3 @@ class Quarantining:
     def _without_quarantined(self, catalogue: Conjunctions) -> Split:
         parts = split(catalogue)
         return split(conjunctions_at(catalogue, parts.has_equality))
-
-
-def matcher(schema: Schema = EMPTY_SCHEMA) -> ConjunctionMatcher:
-    """Return the matcher."""
-    return ConjunctionMatcher("quarantining", Quarantining, schema)
