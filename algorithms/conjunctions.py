@@ -135,8 +135,9 @@ class ConjunctionMatcher(RowMatcher):
         return self.core.bytes
 
     def _build(self, expressions: Mapping[int, Expression]) -> None:
-        self.core = self._make_core()
-        self.core.build(columns_of(expressions, self._dimensions, self._schema))
+        core = self._make_core()
+        core.build(columns_of(expressions, self._dimensions, self._schema))
+        self.core = core
 
     def _insert(self, handle: int, expression: Expression) -> None:
         self.core.insert(columns_of({handle: expression}, self._dimensions, self._schema))

@@ -17,6 +17,7 @@ from pubsub_cluster.algorithms.interface import (
     refuse_handle,
 )
 from pubsub_cluster.algorithms.naive import holding
+from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.naive import Test, compile_expression
 from pubsub_cluster.language.raw_batch import RawBatch
@@ -51,7 +52,7 @@ class RowMatcher(ABC):
 
     @abstractmethod
     def _build(self, expressions: Mapping[int, Expression]) -> None:
-        """Take these in place of all that were there; the dimensions are new."""
+        """Take these in place of all that were there; the dimensions are new. It raises before it changes."""
 
     @abstractmethod
     def _insert(self, handle: int, expression: Expression) -> None:
@@ -71,15 +72,19 @@ class RowMatcher(ABC):
         for handle, expression in catalogue:
             self._check(handle, expression, handle in expressions)
             expressions[handle] = expression
-        self._dimensions = Dimensions(self._absent)
+        before, self._dimensions = self._dimensions, Dimensions(self._absent)
+        try:
+            self._build(expressions)
+        except CallerError:
+            self._dimensions = before
+            raise
         self._expressions, self._tests = expressions, {}
-        self._build(expressions)
 
     def insert(self, handle: int, expression: Expression) -> None:
         """See `interface.Matcher`."""
         self._check(handle, expression, handle in self._expressions)
-        self._expressions[handle] = expression
         self._insert(handle, expression)
+        self._expressions[handle] = expression
 
     def delete(self, handle: int) -> None:
         """See `interface.Matcher`."""
