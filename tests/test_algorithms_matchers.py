@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
 from collections.abc import Sequence
@@ -33,7 +34,8 @@ from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.language.wellformed import check_tree
 
-NAMES = sorted(MATCHERS)
+HAS_DUCKDB = importlib.util.find_spec("duckdb") is not None
+NAMES = [name for name in sorted(MATCHERS) if HAS_DUCKDB or "duckdb" not in name]
 SPATIAL = ["hilbert-r-tree", "s-tree"]
 
 

@@ -74,7 +74,7 @@ CONFINED = {
     "click": ("cli/",),
     "rich": ("cli/",),
     "matplotlib": ("cli/", "benchmarks/"),
-    "duckdb": ("benchmarks/",),
+    "duckdb": ("benchmarks/", "algorithms/topss/"),
     "networkx": ("benchmarks/reproductions/",),
     "re2": ("language/",),
     "sigma": ("sigma_rules/", "benchmarks/"),
