@@ -138,8 +138,9 @@ def count_rest(arrays: Any, bound: Any, event: Any, bits: Any, work: Any, counte
         if hits[without[at]] == size[without[at]]:
             found[matched] = owner[without[at]]
             matched += 1
-    for conjunction in range(bound):
-        hits[conjunction] = 0
+    if count:
+        for conjunction in range(bound):
+            hits[conjunction] = 0
     return matched
 
 
@@ -192,5 +193,38 @@ def check_rest(arrays: Any, event: Any, bits: Any, work: Any, counters: Any) -> 
             place += 1
         if place == stop:
             found[matched] = owner[partial[at]]
+            matched += 1
+    return matched
+
+
+@kernel
+def evaluate_all(arrays: Any, event: Any, found: Any, counters: Any) -> Any:
+    """Match an event by evaluating every conjunction (naive algorithm), up to its first false predicate.
+
+    Parameters
+    ----------
+    arrays : (owner, stops, attribute, comparison, constant)
+        See `conjunctions.Conjunctions`.
+    event : float64[attributes]
+    found : int64[conjunctions]
+        Owners of those that match (out).
+    counters : int64[5]
+
+    Returns
+    -------
+    int
+        How many conjunctions match.
+    """
+    owner, stops, attribute, comparison, constant = arrays
+    matched = 0
+    for conjunction in range(owner.shape[0]):
+        at = stops[conjunction]
+        while at < stops[conjunction + 1]:
+            counters[CHECKS] += 1
+            if not holds(event[attribute[at]], comparison[at], constant[at]):
+                break
+            at += 1
+        if at == stops[conjunction + 1]:
+            found[matched] = owner[conjunction]
             matched += 1
     return matched

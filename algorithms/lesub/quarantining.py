@@ -10,6 +10,7 @@ fair predicate for the quarantined.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.algorithms.conjunction_store import ConjunctionStore
 from pubsub_cluster.algorithms.conjunctions import Conjunctions
@@ -44,21 +45,23 @@ class Quarantining:
 
     def build(self, catalogue: Conjunctions) -> None:
         """See `conjunctions.Core`."""
-        parts = self._without_quarantined(catalogue)
+        has_equality, parts = self._divided(catalogue)
         self.clusters, self.store = EqualityClusters(), ConjunctionStore()
         self.clusters.build(parts.equalities)
         self.store.build(parts.rest)
         self.quarantined = FairPredicate()
-        self.quarantined.build(conjunctions_at(catalogue, ~split(catalogue).has_equality))
+        self.quarantined.build(conjunctions_at(catalogue, ~has_equality))
         self.counters[:] = 0
         self.quarantined.counters = self.counters
 
     def insert(self, more: Conjunctions) -> None:
         """See `conjunctions.Core`."""
-        parts = self._without_quarantined(more)
-        numbers, _ = self.store.insert(parts.rest)
-        self.clusters.insert(numbers, parts.equalities)
-        self.quarantined.insert(conjunctions_at(more, ~split(more).has_equality))
+        has_equality, parts = self._divided(more)
+        if has_equality.any():
+            numbers, _ = self.store.insert(parts.rest)
+            self.clusters.insert(numbers, parts.equalities)
+        if not has_equality.all():
+            self.quarantined.insert(conjunctions_at(more, ~has_equality))
 
     def delete(self, owner: int) -> None:
         """See `conjunctions.Core`."""
@@ -88,6 +91,9 @@ class Quarantining:
         tests = 13 * store.predicates.bound + store.parts.bytes
         return self.clusters.bytes + tests + 8 * store.bound + self.quarantined.bytes
 
-    def _without_quarantined(self, catalogue: Conjunctions) -> Split:
+    def _divided(self, catalogue: Conjunctions) -> tuple[npt.NDArray[np.bool_], Split]:
+        """Return which conjunctions have equalities, and the predicates of those."""
         parts = split(catalogue)
-        return split(conjunctions_at(catalogue, parts.has_equality))
+        if parts.has_equality.all():
+            return parts.has_equality, parts
+        return parts.has_equality, split(conjunctions_at(catalogue, parts.has_equality))

@@ -77,3 +77,19 @@ def check_rest(arrays: Any, event: Any, bits: Any, work: Any, counters: Any) -> 
             matched.append(int(owner[conjunction]))
     work[2][: len(matched)] = matched
     return len(matched)
+
+
+def evaluate_all(arrays: Any, event: Any, found: Any, counters: Any) -> int:
+    """See `counting_kernels.evaluate_all`."""
+    owner, stops, attribute, comparison, constant = arrays
+    matched = []
+    for conjunction in range(len(owner)):
+        for at in range(stops[conjunction], stops[conjunction + 1]):
+            counters[CHECKS] += 1
+            value = event[attribute[at] : attribute[at] + 1]
+            if not truth(value, int(comparison[at]), float(constant[at])).any():
+                break
+        else:
+            matched.append(int(owner[conjunction]))
+    found[: len(matched)] = matched
+    return len(matched)

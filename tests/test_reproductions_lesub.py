@@ -1,0 +1,53 @@
+"""LESUB's experiments at tiny sizes: each claim on counting is decided once, and exact ones hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the extra `reproduce`")
+
+from pubsub_cluster.benchmarks.reproductions.lesub import (
+    claims,
+    insertion,
+    ratios,
+    times,
+    workers,
+)
+from pubsub_cluster.benchmarks.reproductions.outcome import Outcome
+
+EXACT = {
+    "LESUB-01",
+    "LESUB-02",
+    "LESUB-04",
+    "LESUB-05",
+    "LESUB-06",
+    "LESUB-16",
+    "LESUB-17",
+    "LESUB-19",
+    "LESUB-30",
+}
+
+
+def test_each_claim_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "SIZES", {"small": (100, 300)})
+    monkeypatch.setattr(times, "EXACT_SIZE", 60)
+    monkeypatch.setattr(ratios, "SIZE", {"small": 400})
+    monkeypatch.setattr(ratios, "EQUAL_SIZES", {"small": (100, 1_000)})
+    monkeypatch.setattr(insertion, "SIZES", {"small": (200, 400)})
+    monkeypatch.setattr(insertion, "TOUCHED", 10)
+    monkeypatch.setattr(workers, "SIZE", {"small": 400})
+    monkeypatch.setattr(workers, "WORKERS", (2,))
+    monkeypatch.setattr(workers, "TYPES_SIZE", 200)
+    outcomes: list[Outcome] = []
+    for module in (times, ratios, insertion, workers):
+        outcomes.append(module.run("small", lambda _: None))
+        outcomes[-1].draw(tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+        assert len({tuple(line) for line in outcomes[-1].lines}) == 1
+    verdicts = {one.claim: one for outcome in outcomes for one in outcome.verdicts}
+    assert len(verdicts) == sum(len(outcome.verdicts) for outcome in outcomes)
+    assert set(verdicts) <= set(claims.CLAIMS)
+    assert {one: verdicts[one].verdict for one in EXACT} == dict.fromkeys(EXACT, "holds")
+    assert all(one.why for one in verdicts.values() if one.verdict == "fails")
