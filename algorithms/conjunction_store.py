@@ -56,7 +56,8 @@ class ConjunctionStore:
         self.parts = Lists(0)
         self.bound = 0
         self._free: list[int] = []
-        self._numbers: defaultdict[int, list[int]] | None = defaultdict(list)
+        # By owner; found out when a deletion first asks, since that is a list for each of millions.
+        self._numbers: defaultdict[int, list[int]] | None = None
 
     @property
     def count(self) -> int:
@@ -72,19 +73,19 @@ class ConjunctionStore:
         conjunction = np.repeat(np.arange(self.bound, dtype=np.int32), self.size)
         self.parts = Lists(self.bound)
         self.parts.build(conjunction, predicate)
-        self._numbers = None  # found out when a deletion first asks
+        self._numbers = None
         return Parts(conjunction, predicate)
 
     def insert(self, more: Conjunctions) -> tuple[I4, Parts]:
         """Add conjunctions; return their numbers and their predicates."""
-        by_owner = self._by_owner()
-        numbers = np.array([self._number() for _ in more.owner], np.int32)
-        self.owner[numbers], self.size[numbers] = more.owner, np.diff(more.stops)
-        for number, owner in zip(numbers.tolist(), more.owner.tolist(), strict=True):
-            by_owner[owner].append(number)
-        columns = zip(more.attribute.tolist(), more.comparison.tolist(), more.constant.tolist(), strict=True)
-        predicate = np.array([self.predicates.add(*one) for one in columns], np.int32)
-        conjunction = np.repeat(numbers, np.diff(more.stops))
+        numbers = self._take(len(more.owner))
+        sizes = np.diff(more.stops)
+        self.owner[numbers], self.size[numbers] = more.owner, sizes
+        if self._numbers is not None:
+            for number, owner in zip(numbers.tolist(), more.owner.tolist(), strict=True):
+                self._numbers[owner].append(number)
+        predicate = self.predicates.add_all(more.attribute, more.comparison, more.constant)
+        conjunction = np.repeat(numbers, sizes)
         self.parts.widen(self.bound)
         self.parts.push(conjunction, predicate)
         return numbers, Parts(conjunction, predicate)
@@ -95,6 +96,14 @@ class ConjunctionStore:
         A predicate that none has any more is gone from the index.
         """
         numbers = np.array(self._by_owner().pop(owner, []), np.int32)
+        return numbers, self._drop(numbers)
+
+    def remove(self, numbers: I4) -> Parts:
+        """Remove conjunctions, whose owners have no others; return what predicates they had."""
+        self._numbers = None
+        return self._drop(numbers)
+
+    def _drop(self, numbers: I4) -> Parts:
         lists = [self.parts.of(number).copy() for number in numbers.tolist()]
         predicate = np.concatenate([np.zeros(0, np.int32), *lists])
         conjunction = np.repeat(numbers, [len(one) for one in lists]).astype(np.int32)
@@ -103,21 +112,24 @@ class ConjunctionStore:
             self.predicates.remove(one)
         self.owner[numbers], self.size[numbers] = NOBODY, 0
         self._free += numbers.tolist()
-        return numbers, Parts(conjunction, predicate)
+        return Parts(conjunction, predicate)
 
-    def _number(self) -> int:
-        if self._free:
-            return self._free.pop()
-        if self.bound == len(self.owner):
-            room = max(ROOM_LEAST, self.bound)
-            self.owner = np.append(self.owner, np.full(room, NOBODY, np.int64))
-            self.size = np.append(self.size, np.zeros(room, np.int32))
-        self.bound += 1
-        return self.bound - 1
+    def _take(self, count: int) -> I4:
+        """Return so many numbers, freed ones first."""
+        freed = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        bound = self.bound + count - len(freed)
+        if bound > len(self.owner):
+            more = max(ROOM_LEAST, bound - len(self.owner), len(self.owner) // 2)
+            self.owner = np.append(self.owner, np.full(more, NOBODY, np.int64))
+            self.size = np.append(self.size, np.zeros(more, np.int32))
+        numbers = np.append(np.array(freed, np.int32), np.arange(self.bound, bound, dtype=np.int32))
+        self.bound = bound
+        return numbers.astype(np.int32)
 
     def _by_owner(self) -> defaultdict[int, list[int]]:
         if self._numbers is None:
             self._numbers = defaultdict(list)
             for number, owner in enumerate(self.owner[: self.bound].tolist()):
-                self._numbers[owner].append(number)
+                if owner != NOBODY:
+                    self._numbers[owner].append(number)
         return self._numbers

@@ -19,7 +19,7 @@ CLASSES = 31
 
 
 @leaf
-def _piece(lists: Any, size_class: Any) -> Any:
+def piece(lists: Any, size_class: Any) -> Any:
     """Return a piece with room for 2**size_class numbers; 0 if the pool is full."""
     _, pool, state = lists
     free = state[1 + size_class]
@@ -35,7 +35,7 @@ def _piece(lists: Any, size_class: Any) -> Any:
 
 
 @leaf
-def _release(lists: Any, start: Any) -> None:
+def release(lists: Any, start: Any) -> None:
     """Keep a piece for others."""
     _, pool, state = lists
     size_class = 0
@@ -54,13 +54,13 @@ def push(lists: Any, which: Any, number: Any) -> Any:
         size_class = 0
         while 1 << size_class <= size:
             size_class += 1
-        moved = _piece(lists, size_class)
+        moved = piece(lists, size_class)
         if moved == 0:
             return False
         for at in range(size):
             pool[moved + at] = pool[start + at]
         if start:
-            _release(lists, start)
+            release(lists, start)
         heads[which, 0] = moved
         start = moved
     pool[start + size] = number
@@ -81,7 +81,7 @@ def remove(lists: Any, which: Any, number: Any) -> Any:
             pool[start + at] = pool[start + size - 1]
             heads[which, 1] = size - 1
             if size == 1:
-                _release(lists, start)
+                release(lists, start)
                 heads[which, 0] = 0
             return at + 1
     return size

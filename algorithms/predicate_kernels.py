@@ -132,6 +132,38 @@ def intern(index: Any, slot: Any, constant: Any, number: Any) -> Any:
 
 
 @kernel
+def known_until(index: Any, slot: Any, constant: Any, number: Any, begin: Any) -> Any:
+    """Write the ids of predicates from `begin` on; return the place of the first that is not there.
+
+    Parameters
+    ----------
+    index : tuple
+    slot : int64[k]
+        May lie beyond the slots.
+    constant : float64[k]
+    number : int32[k]
+        Ids (out).
+    begin : int
+    """
+    slots, constants, ids, _ = index
+    for at in range(begin, slot.shape[0]):
+        if slot[at] >= slots.shape[0]:
+            return at
+        low = slots[slot[at], 0]
+        high = stop = low + slots[slot[at], 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if constants[middle] < constant[at]:
+                low = middle + 1
+            else:
+                high = middle
+        if low == stop or constants[low] != constant[at]:
+            return at
+        number[at] = ids[low]
+    return slot.shape[0]
+
+
+@kernel
 def forget(index: Any, slot: Any, constant: Any) -> Any:
     """Take a predicate that is there out of its slot."""
     slots, constants, ids, _ = index

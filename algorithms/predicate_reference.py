@@ -56,6 +56,18 @@ def intern(index: Any, slot: int, constant: float, number: int) -> int:
     return number
 
 
+def known_until(index: Any, slot: Any, constant: Any, number: Any, begin: int) -> int:
+    """See `predicate_kernels.known_until`."""
+    slots, constants, ids, _ = index
+    for at in range(begin, len(slot)):
+        first, size, _ = slots[slot[at]].tolist() if slot[at] < len(slots) else (0, 0, 0)
+        known = constants[first : first + size].tolist()
+        if constant[at] not in known:
+            return at
+        number[at] = ids[first + known.index(constant[at])]
+    return len(slot)
+
+
 def forget(index: Any, slot: int, constant: float) -> None:
     """See `predicate_kernels.forget`."""
     slots, constants, ids, _ = index

@@ -130,7 +130,11 @@ def test_freed_numbers_are_given_again_first(steps: Any) -> None:
             live[owner] = sorted(numbers.tolist())
             assert store.bound == bound + max(0, count - was_free)
         elif not is_added:
-            numbers, parts = store.delete(owner)
+            if count == 1:
+                numbers, parts = store.delete(owner)
+            else:
+                numbers = np.array(live.get(owner, []), np.int32)
+                parts = store.remove(numbers)
             assert sorted(numbers.tolist()) == live.pop(owner, []) and len(parts.predicate) == len(numbers)
         used = [number for mine in live.values() for number in mine]
         assert len(used) == len(set(used)) == store.count

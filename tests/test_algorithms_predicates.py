@@ -61,6 +61,18 @@ def test_index(built: list[Any], steps: list[Any], row: Any) -> None:
     assert sorted(index.satisfied(row).tolist()) == holding(known, row)
 
 
+@given(first=st.lists(PREDICATES, max_size=10), more=st.lists(PREDICATES, max_size=20))
+def test_many_are_added_as_one_by_one(first: list[Any], more: list[Any]) -> None:
+    many, single = PredicateIndex(), PredicateIndex()
+    for index in (many, single):
+        index.build(conjunctions_of([(0, tuple(first))]))
+    columns = conjunctions_of([(0, tuple(more))])
+    numbers = many.add_all(columns.attribute, columns.comparison, columns.constant)
+    assert numbers.tolist() == [single.add(*one) for one in more]
+    assert many.references[: many.bound].tolist() == single.references[: single.bound].tolist()
+    assert many.count == single.count == len({*first, *more})
+
+
 @given(steps=st.lists(st.tuples(st.booleans(), PREDICATES), max_size=30), row=ROWS)
 def test_kernels_do_as_their_references(steps: list[Any], row: Any) -> None:
     mine = (np.zeros((24, 3), np.int64), np.zeros(40), np.zeros(40, np.int32), np.zeros(1, np.int64))
@@ -77,6 +89,13 @@ def test_kernels_do_as_their_references(steps: list[Any], row: Any) -> None:
             predicate_kernels.forget(mine, slot, constant)
             predicate_reference.forget(plain, slot, constant)
         assert mine[0].tolist() == plain[0].tolist()
+    slots = np.array([6 * attribute + comparison for _, (attribute, comparison, _) in steps], np.int64)
+    constants = np.array([constant for _, (_, _, constant) in steps], np.float64)
+    for begin in range(len(steps)):
+        ids, plain_ids = np.zeros(len(steps), np.int32), np.zeros(len(steps), np.int32)
+        stop = predicate_kernels.known_until(mine, slots, constants, ids, begin)
+        assert stop == predicate_reference.known_until(plain, slots, constants, plain_ids, begin)
+        assert ids.tolist() == plain_ids.tolist()
     mine_found, plain_found = np.zeros(40, np.int32), np.zeros(40, np.int32)
     count = predicate_kernels.satisfied_by(mine, row, mine_found, np.zeros(1, np.int64))
     assert count == predicate_reference.satisfied_by(plain, row, plain_found, None)
