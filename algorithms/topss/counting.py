@@ -77,7 +77,8 @@ class Counting:
             return
         numbers = self.predicates.add(more)
         try:
-            self.association.reserve(self.predicates.bound, self.ids.bound + len(more.owner))
+            most = int(numbers.max(initial=-1)) + 1
+            self.association.reserve(most, self.ids.bound_with(len(more.owner)))
         except CallerError:
             self.predicates.remove(numbers)
             raise

@@ -36,6 +36,10 @@ class SubscriptionIds:
         """How many numbers are in use."""
         return self.bound - len(self._free)
 
+    def bound_with(self, count: int) -> int:
+        """Return what `bound` would be with so many more."""
+        return max(self.bound, self.count + count)
+
     def build(self, owner: I8) -> None:
         """Give each conjunction its place as its number, in place of all that were there."""
         self.bound, self.owner, self._free = len(owner), owner.copy(), []
