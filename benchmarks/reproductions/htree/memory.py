@@ -92,7 +92,7 @@ def _draw(lines: list[dict[str, Any]], path: Path) -> None:
             mine = [line for line in lines if line["matcher"] == name]
             sizes = [line["subscriptions"] / 1e6 for line in mine]
             plot.plot(sizes, [line[key] / 1e9 for line in mine], marker="o", label=name)
-        plot.set(xlabel="subscriptions (millions)", ylabel=f"G{key}")
+        plot.set(xlabel="subscriptions (millions)", ylabel=key.replace("bytes", "GB"))
         plot.legend(fontsize="small")
     save(pyplot, figure, path)
 

@@ -54,7 +54,7 @@ from pubsub_cluster.benchmarks.workloads.htree_ranges import (
 )
 
 MILLION = 1_000_000
-SIZES: dict[Scale, tuple[int, ...]] = {"small": (50_000, 100_000), "paper": (500_000, MILLION, 2_000_000)}
+SIZES: dict[Scale, tuple[int, ...]] = {"small": (50_000, 100_000), "paper": (500_000, MILLION)}
 WIDTH_SIZE: dict[Scale, int] = {"small": 50_000, "paper": MILLION}
 LOADS: dict[Scale, Load] = {"small": Load(50, 300), "paper": Load(40, 200)}
 NARROW = 0.02
@@ -202,7 +202,7 @@ def _distribution_verdicts(lines: list[dict[str, Any]]) -> list[Verdict]:
 
 
 def _draw_distributions(lines: list[dict[str, Any]], path: Path) -> None:
-    pyplot, figure, plots = canvas(1, 1, "HT-dist: m = 50, k = 20, w = 0.02, c = l = 8 (HTREE figure 5)")
+    pyplot, figure, plots = canvas(1, 1, "HT-dist: m = 50, k = 20, w = 0.02,\nc = l = 8 (HTREE figure 5)")
     for values, is_converted in dict.fromkeys((line["values"], line["converted"]) for line in lines):
         mine = [line for line in lines if (line["values"], line["converted"]) == (values, is_converted)]
         sizes = [line["subscriptions"] / 1e6 for line in mine]
