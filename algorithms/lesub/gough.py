@@ -163,9 +163,9 @@ def grow(catalogue: Conjunctions, nodes_max: int = NODES_MAX, held_max: int = HE
     for attribute in attributes.tolist():
         is_mine = intervals.attribute == attribute
         mine = Intervals(*(column[is_mine] for column in intervals))
-        limit = (nodes_max - total - node_count, held_max)
-        level, node, held, below = _split(node, held, node_count, mine, len(catalogue.owner), limit)
+        level, node, held, below = _split(node, held, node_count, mine, len(catalogue.owner), held_max)
         total += node_count
+        _refuse_beyond(nodes_max, "nodes", total + below)
         levels.append(
             level._replace(
                 other=_numbered(level.other, total),
@@ -193,7 +193,7 @@ def _numbered(child: I4, first: int) -> I4:
 
 
 def _split(
-    node: I8, held: I4, node_count: int, mine: Intervals, place_count: int, limits: tuple[int, int]
+    node: I8, held: I4, node_count: int, mine: Intervals, place_count: int, held_max: int
 ) -> tuple[_Level, I8, I4, int]:
     """Divide the nodes of a level by one attribute.
 
@@ -205,8 +205,7 @@ def _split(
     mine : Intervals
         On the attribute.
     place_count : int
-    limits : (int, int)
-        The most nodes and held conjunctions that the next level may have.
+    held_max : int
 
     Returns
     -------
@@ -226,17 +225,16 @@ def _split(
     spread = end - begin
     free_count = np.bincount(free_node, minlength=node_count)
     is_used = np.zeros(len(bound), np.bool_)
-    _refuse_beyond(limits[1], _HELD, int(spread.sum()) + len(free_held))
-    _refuse_beyond(limits[1], _HELD, int(spread.sum()))
+    _refuse_beyond(held_max, _HELD, int(spread.sum()) + len(free_held))
+    _refuse_beyond(held_max, _HELD, int(spread.sum()))
     edge = _ranges(begin, spread)
     is_used[edge] = True
     edge_node = np.repeat(np.arange(node_count), np.diff(edge_stops))
     copies = np.where(is_used, free_count[edge_node], 0)
-    _refuse_beyond(limits[1], _HELD, len(edge) + int(copies.sum()) + len(free_held))
+    _refuse_beyond(held_max, _HELD, len(edge) + int(copies.sum()) + len(free_held))
     used_count = int(np.count_nonzero(is_used))
     has_other = free_count > 0
     below = used_count + int(np.count_nonzero(has_other))
-    _refuse_beyond(limits[0], "nodes", below)
     other = np.where(has_other, used_count + np.cumsum(has_other) - 1, -1).astype(np.int32)
     child = np.where(is_used, np.cumsum(is_used) - 1, other[edge_node]).astype(np.int32)
     free_first = np.cumsum(free_count) - free_count

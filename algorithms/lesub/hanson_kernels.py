@@ -272,13 +272,14 @@ def insert(begin: Any, intervals: Any, roots: Any, work: Any, forest: Any) -> An
     marks, sizes = forest[1], forest[5]
     for at in range(begin, number.shape[0]):
         tree = tree_of[at]
-        # Without ends an interval needs some node to be marked at.
         has_lo, has_hi = lo[at] > -INFINITY, hi[at] < INFINITY
         is_done = True
-        if has_lo or not has_hi:
+        if has_lo:
             is_done = _add_key(tree, lo[at], roots, path, forest)
         if is_done and has_hi and (hi[at] != lo[at] or not has_lo):
             is_done = _add_key(tree, hi[at], roots, path, forest)
+        if roots[tree] < 0:  # an interval without ends is marked at some node, whichever it is
+            is_done = _add_key(tree, 0.0, roots, path, forest)
         if not is_done:
             return at
         if sizes[3] + PLACE_MARKS_MAX > marks[0].shape[0]:

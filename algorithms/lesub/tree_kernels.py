@@ -1,7 +1,7 @@
 """Kernels of Gough and Smith's tree, of Aguilera et al.'s, and of NEON's tables.
 
 All nodes are numbers, and what a node has is in arrays under its number; -1 is none. Each search writes what
-it has done for each event to `work`. The plain twin of each search is in `algorithms/lesub/reference.py`.
+it has done for each event to `work`. The plain twin of each search is in `algorithms/lesub/tree_reference.py`.
 """
 
 from __future__ import annotations
