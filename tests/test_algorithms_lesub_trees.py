@@ -18,8 +18,8 @@ from pubsub_cluster.algorithms.lesub import (
     gough,
     hanson,
     neon,
-    tree_reference,
     store,
+    tree_reference,
 )
 from pubsub_cluster.algorithms.lesub.aguilera import Aguilera
 from pubsub_cluster.algorithms.lesub.gough import Gough

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pubsub_cluster.algorithms.lesub.tree_kernels import holds
+from pubsub_cluster.algorithms.lesub.counting_kernels import holds
 from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
 
 BELOW, ABOVE, AT = 0, 1, 2

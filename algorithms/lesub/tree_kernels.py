@@ -1,7 +1,7 @@
 """Kernels of Gough and Smith's tree, of Aguilera et al.'s, and of NEON's tables.
 
 All nodes are numbers, and what a node has is in arrays under its number; -1 is none. Each search writes what
-it has done for each event to `work`. The plain twin of each search is in `algorithms/lesub/tree_reference.py`.
+it has done for each event to `work`. The plain twin of each search is in `lesub/tree_reference.py`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from pubsub_cluster.algorithms.lesub.counting_kernels import holds
+from pubsub_cluster.algorithms.predicate_kernels import EQ
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
-
-LT, LE, EQ, NE, GE = 0, 1, 2, 3, 4
-
-
-@leaf
-def holds(value: Any, comparison: Any, constant: Any) -> Any:
-    """Return whether ``value OP constant``; never where one of them is absent."""
-    if comparison == LT:
-        return value < constant
-    if comparison == LE:
-        return value <= constant
-    if comparison == EQ:
-        return value == constant
-    if comparison == NE:
-        return (value < constant) | (value > constant)
-    if comparison == GE:
-        return value >= constant
-    return value > constant
 
 
 @kernel
@@ -275,7 +259,8 @@ def query(
             row = first_row[operation] if value == value else -1
             while row >= 0:
                 evaluated += 1
-                if holds(value, compare, values[event, to] if to >= 0 else constant[row]):
+                right = values[event, to] if to >= 0 else constant[row]
+                if right == right and holds(value, compare, right):
                     satisfied += 1
                     place = place_of[row]
                     count[place] += 1
