@@ -27,7 +27,7 @@ from pubsub_cluster.algorithms.lesub.tree_kernels import descend
 from pubsub_cluster.language.errors import CallerError
 
 NODES_MAX = 1 << 22
-HELD_MAX = 1 << 26
+HELD_MAX = 1 << 24
 _HELD = "subscriptions held by the nodes of a level"
 
 
