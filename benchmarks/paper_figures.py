@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from pubsub_cluster.algorithms.registry import MATCHERS
 from pubsub_cluster.benchmarks.record import read
 from pubsub_cluster.benchmarks.reproductions.htree.claims import CLAIMS as HTREE
 from pubsub_cluster.benchmarks.reproductions.lesub.claims import CLAIMS as LESUB
@@ -63,6 +64,13 @@ def summary() -> str:
     return "\n".join(lines)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"papers": summary} | {
+def matchers() -> str:
+    """Return one line per matcher."""
+    lines = ["| name | paper | what it does |", "|---|---|---|"]
+    lines += [f"| `{name}` | {one.paper} | {one.about} |" for name, one in MATCHERS.items()]
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"papers": summary, "matchers": matchers} | {
     f"claims-{paper.lower().replace('-', '')}": partial(claims_of, paper) for paper in PAPERS
 }
