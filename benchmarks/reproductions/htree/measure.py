@@ -27,6 +27,7 @@ from pubsub_cluster.benchmarks.workloads.htree_ranges import RangeWorkload
 
 CELLS, LEVELS = 8, 8
 SLOW = ("Simple", "Tama")
+FEW_ROWS = 100
 
 
 class Subject(NamedTuple):
@@ -198,6 +199,26 @@ def counted(subject: Subject, values: Any) -> tuple[float, float]:
     subject.core.match(values)
     buckets, compared = subject.core.seen.mean(axis=0).tolist()
     return buckets, compared
+
+
+def tama_seen(subject: Subject, values: Any) -> Any:
+    """Return Tama's counts, rows with a count and wrong candidates, int64[events, 3], of all these events."""
+    assert isinstance(subject.core, TamaCore)
+    subject.core.match(values)
+    return subject.core.seen
+
+
+def lookup_us(plan: Plan, ranges: Ranges, values: Any) -> float:
+    """Return the time per event that the way to the buckets takes alone: of a tree with next to no rows."""
+    core = HTreeCore(plan)
+    core.build(ranges.first(min(ranges.rows, FEW_ROWS)))
+    core.lists.heads[:] = core.lists.heads.copy()  # else all that is zero would be one page in the cache
+    best = np.inf
+    for _ in range(3):
+        begin = time.perf_counter()
+        core.match(values)
+        best = min(best, (time.perf_counter() - begin) / len(values))
+    return 1e6 * float(best)
 
 
 def line_of(workload: RangeWorkload, name: str, timing: Timing | None = None, **more: Any) -> dict[str, Any]:
