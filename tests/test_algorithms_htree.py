@@ -135,10 +135,8 @@ def test_cells(low: float, high: float, cells: int, value: float, inside: float)
     low, high = min(low, high), max(low, high)
     first, last = placed(low, high, cells)
     assert first <= low * cells and high * cells <= last + 2
-    plain = reference.cells_of_range(low, high, cells)
-    assert set(range(first, last + 1)) >= {min(plain), max(plain)}
     pieces = max(1, math.ceil((high - low) * cells))
-    assert len(plain) <= pieces and last - first + 1 <= pieces + 2  # mended by one cell on either side
+    assert last - first + 1 <= pieces + 2  # mended by one cell on either side
     at = low + inside * (high - low)
     assert reference.cells_of_value(min(max(at, low), high), cells) & set(range(first, last + 1))
     assert len(reference.cells_of_value(value, cells)) <= 4
@@ -294,9 +292,13 @@ def test_a_scan_goes_on_where_there_was_no_room() -> None:
 @given(rows=st.lists(ROW, max_size=8), data=st.data())
 def test_rows_are_copied_in_any_order(rows: list[Any], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(rows))))[: data.draw(st.integers(0, 8))]
-    found = columns(rows).taken(np.array(order, np.int64))
-    expected = columns([rows[at] for at in order])
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    last = data.draw(st.lists(st.integers(-1, 1), max_size=ATTRIBUTES))
+    found = columns(rows).taken(np.array(order, np.int64), np.array(last, np.int16))
+    plain = [
+        dict(sorted(rows[at].items(), key=lambda one: one[0] < len(last) and last[one[0]] >= 0))
+        for at in order
+    ]
+    assert all(np.array_equal(a, b) for a, b in zip(found, columns(plain), strict=True))
     assert columns(rows).first(len(rows)).rows == len(rows)
 
 

@@ -104,6 +104,8 @@ def test_every_claim_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for name, value in changed.items():
             monkeypatch.setattr(module, name, {"small": value})
     monkeypatch.setattr(sizes, "CELLS_TRIED", (4, 5, 7, 8, 10))
+    monkeypatch.setattr(sizes, "CELLS_LEVELS", 3)
+    monkeypatch.setattr(sizes, "LEVELS_TRIED", (3, 4, 5))
     monkeypatch.setattr(constraints, "CONSTRAINTS", (10, 20))
     monkeypatch.setattr(constraints, "RCA_TRIED", (10, 50, 90))
     monkeypatch.setattr(constraints, "ZIPF_TRIED", (0.0, 1.0))

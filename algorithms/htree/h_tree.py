@@ -15,7 +15,8 @@ come, the plan is made anew ("H-Tree can be reconstructed based on these discove
 Cost. Search: up to 3^l buckets, and a share of about (1 - r + 2r/c)^l of the subscriptions, r of which have a
 range on an indexed attribute. Insertion: l cells. Deletion: one bucket. Space: a number per copy and c^l
 heads of 8 bytes. Rows are stored in the order of their buckets, so that a bucket is read in order (ours; the
-paper's list of subscriptions has no order). Limits: the language of boxes.
+paper's list of subscriptions has no order), each with its ranges on indexed attributes last: of those, a
+candidate's are likely to hold. Limits: the language of boxes.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class HTreeCore(RangeCore):
         kernels.first_buckets(tuple(ranges), tuple(self.index), self._cells, bucket)
         order = np.argsort(bucket.astype(np.int32), kind="stable")
         del bucket
-        self.store = Store(ranges.taken(order))
+        self.store = Store(ranges.taken(order, self.index.slot))
         rows = tuple(self.store.columns)
         kernels.count_copies(rows, 0, ranges.rows, tuple(self.index), self._cells, self.lists.heads)
         self.lists.lay_out()

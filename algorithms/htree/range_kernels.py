@@ -60,21 +60,27 @@ def scan(rows: Any, alive: Any, values: Any, most: Any, begin: Any, stops: Any, 
 
 
 @kernel
-def gather(rows: Any, order: Any, out: Any) -> None:
-    """Copy rows in a new order.
+def gather(rows: Any, order: Any, slot: Any, out: Any) -> None:
+    """Copy rows in a new order, each with its ranges on some attributes last.
 
     Parameters
     ----------
     rows, out : tuple
         The stops of `out` are there.
     order : int64[k]
+    slot : int16[...]
+        Attributes with a number of 0 or more here are those whose ranges come last; others keep their order.
     """
     stops, attribute, lo, hi = rows
     out_stops, out_attribute, out_lo, out_hi = out
     for row in range(order.shape[0]):
-        source = stops[order[row]]
-        for at in range(out_stops[row], out_stops[row + 1]):
-            out_attribute[at] = attribute[source]
-            out_lo[at] = lo[source]
-            out_hi[at] = hi[source]
-            source += 1
+        at = out_stops[row]
+        for turn in range(2):
+            for source in range(stops[order[row]], stops[order[row] + 1]):
+                number = attribute[source]
+                is_last = number < slot.shape[0] and slot[number] >= 0
+                if is_last == (turn == 1):
+                    out_attribute[at] = number
+                    out_lo[at] = lo[source]
+                    out_hi[at] = hi[source]
+                    at += 1

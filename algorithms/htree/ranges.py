@@ -15,6 +15,7 @@ from pubsub_cluster.algorithms.htree.range_kernels import gather
 from pubsub_cluster.algorithms.interface import I8
 
 ROWS_LEAST = 1 << 6
+NO_SLOTS = np.zeros(0, np.int16)
 
 
 class Ranges(NamedTuple):
@@ -45,17 +46,19 @@ class Ranges(NamedTuple):
         stop = int(self.stops[count])
         return Ranges(self.stops[: count + 1], self.attribute[:stop], self.lo[:stop], self.hi[:stop])
 
-    def taken(self, rows: I8) -> Ranges:
+    def taken(self, rows: I8, slot: Any = NO_SLOTS) -> Ranges:
         """Return some conjunctions in a new order.
 
         Parameters
         ----------
         rows : int64[k]
+        slot : int16[...]
+            Ranges on attributes with a number of 0 or more here come last in their conjunction.
         """
         stops = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(np.diff(self.stops)[rows], out=stops[1:])
         found = Ranges(stops, *(np.empty(int(stops[-1]), column.dtype) for column in self[1:]))
-        gather(tuple(self), rows, tuple(found))
+        gather(tuple(self), rows, slot, tuple(found))
         return found
 
 

@@ -51,7 +51,7 @@ CELLS_SIZE: dict[Scale, int] = {"small": 200_000, "paper": LARGE}
 LOADS: dict[Scale, Load] = {"small": Load(100, 400), "paper": Load(60, 300)}
 GROWN_LOADS: dict[Scale, Load] = {"small": Load(50, 200), "paper": Load(20, 100)}
 LEVELS_TRIED = (4, 5, 6, 7, 8)
-CELLS_TRIED = (4, 5, 6, 7, 8, 9, 10)
+CELLS_TRIED, CELLS_LEVELS = (4, 5, 6, 7, 8, 9, 10), LEVELS
 PLANTED_EVERY = 10
 
 
@@ -285,7 +285,7 @@ def _draw_levels(lines: list[dict[str, Any]], path: Path) -> None:
 def run_cells(scale: Scale, note: Note) -> Outcome:
     """Figure 9: HT-c by the number of cells."""
     workload = RangeWorkload(CELLS_SIZE[scale], constrained=25)
-    settings = [(cells, LEVELS) for cells in CELLS_TRIED]
+    settings = [(cells, CELLS_LEVELS) for cells in CELLS_TRIED]
     lines = _grid(workload, settings, GROWN_LOADS[scale], note)
     return Outcome(lines, _cells_verdicts(lines), partial(_draw_cells, lines))
 
