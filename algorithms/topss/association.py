@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.algorithms.conjunctions import I4
 from pubsub_cluster.algorithms.interface import I8
@@ -109,6 +110,11 @@ class Matrix(Association):
     def bytes(self) -> int:
         """See `Association`."""
         return int(self._matrix.nbytes)
+
+    @property
+    @abstractmethod
+    def associated(self) -> npt.NDArray[np.bool_]:
+        """bool[predicates, room]: what belongs together, a copy."""
 
     def build(self, predicates: int, subscriptions: int) -> None:
         """See `Association`."""

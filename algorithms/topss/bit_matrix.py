@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.algorithms.conjunctions import I4
 from pubsub_cluster.algorithms.interface import I8
@@ -24,6 +25,13 @@ class BitMatrix(Matrix):
 
     def __init__(self) -> None:
         super().__init__(np.uint64, WORD_BITS)
+
+    @property
+    def associated(self) -> npt.NDArray[np.bool_]:
+        """See `Matrix`."""
+        bits = np.unpackbits(self._matrix.view(np.uint8), axis=1, bitorder="little")
+        found: npt.NDArray[np.bool_] = bits != 0
+        return found
 
     def put(self, numbers: I4, stops: I8, columns: I8) -> None:
         """See `Association`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.algorithms.conjunctions import I4
 from pubsub_cluster.algorithms.interface import I8
@@ -23,6 +24,12 @@ class ByteMatrix(Matrix):
 
     def __init__(self) -> None:
         super().__init__(np.uint8, 1)
+
+    @property
+    def associated(self) -> npt.NDArray[np.bool_]:
+        """See `Matrix`."""
+        found: npt.NDArray[np.bool_] = self._matrix != 0
+        return found
 
     def put(self, numbers: I4, stops: I8, columns: I8) -> None:
         """See `Association`."""

@@ -48,6 +48,11 @@ class GrowableLists(Association):
         """See `Association`."""
         return self._predicates.bytes
 
+    @property
+    def lengths(self) -> I8:
+        """How many ids each list has."""
+        return self._lists.slots[:, 1]
+
     def build(self, predicates: int, subscriptions: int) -> None:
         """See `Association`; limited by memory only."""
         self.room = padded(subscriptions)
