@@ -181,7 +181,7 @@ def _database(lines: list[dict[str, Any]]) -> Verdict:
 
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:
     pyplot, figure, axes = canvas(1, 1, "Bulk loading of T4 (TOPSS table 2)")
-    figure.set_size_inches(9, 5.5)
+    figure.set_size_inches(10.5, 5.5)
     for name in loaders():
         points = of(lines, name)
         axes[0, 0].plot(list(points), list(points.values()), marker="o", label=name)
@@ -189,5 +189,5 @@ def _draw(lines: list[dict[str, Any]], path: Path) -> None:
         label = f"{name}, the paper's"
         axes[0, 0].plot(PAPER_SIZES, paper, linestyle=":", marker="x", label=label)
     axes[0, 0].set(xlabel="subscriptions (number)", ylabel="time to load (ms)", xscale="log", yscale="log")
-    axes[0, 0].legend(fontsize="small")
+    axes[0, 0].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     save(pyplot, figure, path)

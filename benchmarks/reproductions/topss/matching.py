@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.algorithms.conjunctions import Conjunctions
+from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.topss.counting import Counting
 from pubsub_cluster.algorithms.topss.sql import Sql
@@ -71,7 +71,14 @@ def measure(catalogue: Conjunctions) -> list[dict[str, Any]]:
             line, answers[name] = ask(name, make_database, catalogue, asked)
             lines.append(line)
     check_answers(answers, catalogue, asked)
-    return lines
+    distinct = distinct_predicates(catalogue)
+    return [{**line, "distinct predicates": distinct} for line in lines]
+
+
+def distinct_predicates(catalogue: Conjunctions) -> int:
+    """Return how many there are, by sorting."""
+    slot = catalogue.attribute.astype(np.int64) * len(Comparison) + catalogue.comparison
+    return len(np.unique(slot << 32 | catalogue.constant.astype(np.int64)))
 
 
 def ask(
@@ -91,12 +98,11 @@ def ask(
 
 
 def _line(name: str, catalogue: Conjunctions, seconds: float, events: int) -> dict[str, Any]:
-    predicates = np.stack((catalogue.attribute, catalogue.comparison, catalogue.constant.astype(np.int32)))
     return {
         "matcher": name,
         "subscriptions": len(catalogue.owner),
         "associations": len(catalogue.attribute),
-        "distinct predicates": len(np.unique(predicates[:, :2_000_000], axis=1).T),
+        "distinct predicates": 0,
         "events": events,
         "ms per event": 1e3 * seconds,
         "rows": 0,
@@ -132,7 +138,7 @@ def run(scale: Scale, note: Note) -> Outcome:
 
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:
     pyplot, figure, axes = canvas(1, 1, "Time per event on T4 (TOPSS table 1)")
-    figure.set_size_inches(9, 5.5)
+    figure.set_size_inches(10.5, 5.5)
     for name in ("byte-matrix", "bit-matrix", "list", *DATABASES):
         points = matching_verdicts.of(lines, name)
         axes[0, 0].plot(list(points), list(points.values()), marker="o", label=name)
@@ -140,5 +146,5 @@ def _draw(lines: list[dict[str, Any]], path: Path) -> None:
         label = f"{name}, the paper's"
         axes[0, 0].plot(PAPER_SIZES, paper, linestyle=":", marker="x", label=label)
     axes[0, 0].set(xlabel="subscriptions (number)", ylabel="time per event (ms)", xscale="log", yscale="log")
-    axes[0, 0].legend(fontsize="small")
+    axes[0, 0].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     save(pyplot, figure, path)

@@ -152,10 +152,10 @@ def _database(lines: list[dict[str, Any]]) -> Verdict:
 
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:
     pyplot, figure, axes = canvas(1, 1, "Memory on T4 (TOPSS figure 4)")
-    figure.set_size_inches(9, 5)
+    figure.set_size_inches(10.5, 5)
     for name in dict.fromkeys(line["structure"] for line in lines):
         points = of(lines, name)
         axes[0, 0].plot(list(points), np.array(list(points.values())) / 1e6, marker="o", label=name)
     axes[0, 0].set(xlabel="subscriptions (number)", ylabel="memory (MB)", xscale="log", yscale="log")
-    axes[0, 0].legend(fontsize="small")
+    axes[0, 0].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     save(pyplot, figure, path)

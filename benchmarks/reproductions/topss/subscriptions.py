@@ -238,8 +238,9 @@ def _draw(lines: list[dict[str, Any]], path: Path) -> None:
         for at, column in enumerate(("ms per event", "looked at per event")):
             points = of(lines, name, column)
             axes[0, at].plot(list(points), list(points.values()), marker="o", label=name)
-    axes[0, 0].set(ylabel="time per event, subscriptions only (ms)")
-    axes[0, 1].set(ylabel="cells, words or ids looked at per event (number)")
+    axes[0, 0].set(ylabel="time per event (ms)")
+    axes[0, 1].set(ylabel="looked at per event (number)")
+    axes[0, 1].set(title="cells, words or ids")
     for one in axes.flat:
         one.set(xlabel="subscriptions (number)", xscale="log", yscale="log")
         one.legend(fontsize="small")
