@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions
+from pubsub_cluster.algorithms.conjunctions import I4, Comparison, Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
 from pubsub_cluster.algorithms.lesub import hanson_kernels
@@ -93,9 +93,26 @@ class Hanson:
         return store.answer(np.concatenate((event, more_event)), np.concatenate((place, more_place)))
 
     @property
-    def key_count(self) -> int:
-        """Number of keys of all trees."""
-        return int(self._sizes[0])
+    def attributes(self) -> I4:
+        """The attribute of each tree."""
+        return self._attributes
+
+    @property
+    def mark_count(self) -> int:
+        """Number of marks of all trees."""
+        return int(self._sizes[3])
+
+    @property
+    def key_counts(self) -> I8:
+        """Number of keys of each tree."""
+        children = self._nodes[1]
+        found = np.zeros(len(self._roots), np.int64)
+        tree, level = np.arange(len(self._roots)), self._roots.astype(np.int64)
+        while len(level):
+            found += np.bincount(tree, minlength=len(found))
+            tree, level = np.repeat(tree, 2), children[level].reshape(-1).astype(np.int64)
+            tree, level = tree[level >= 0], level[level >= 0]
+        return found
 
     @property
     def bytes(self) -> int:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from pubsub_cluster.benchmarks.reproductions.lesub import insertion, ratios, times, workers
+from pubsub_cluster.benchmarks.reproductions.lesub import (
+    insertion,
+    ratios,
+    times,
+    trees_hanson,
+    trees_neon,
+    trees_paths,
+    workers,
+)
 from pubsub_cluster.benchmarks.reproductions.lesub.claims import CLAIMS
 from pubsub_cluster.benchmarks.reproductions.outcome import Experiment
 
@@ -14,5 +22,16 @@ EXPERIMENTS: dict[str, Experiment] = {
     "lesub-insertion": Experiment(insertion.run, CLAIMS, "time of an insertion (LESUB)"),
     "lesub-workers": Experiment(
         workers.run, CLAIMS, "clusters dealt to workers; event types (LESUB, outlook)"
+    ),
+    "lesub-trees": Experiment(
+        trees_paths.run, CLAIMS, "the trees of Gough and of Aguilera: nodes, paths and time per event (LESUB)"
+    ),
+    "lesub-hanson": Experiment(
+        trees_hanson.run,
+        CLAIMS,
+        "Hanson's trees: candidates, the least selective predicate, insertion (LESUB)",
+    ),
+    "lesub-neon": Experiment(
+        trees_neon.run, CLAIMS, "NEON's tables: rows and operations, two event types (LESUB)"
     ),
 }

@@ -1,0 +1,111 @@
+"""What the experiments on LESUB's trees share: interleaved times, slopes, and a plain evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions, Core, truth
+from pubsub_cluster.algorithms.dimensions import F8
+from pubsub_cluster.algorithms.interface import I8
+
+CHECKED = 20
+"""Events that are evaluated plainly."""
+
+
+def interleaved(calls: Mapping[str, Callable[[], Any]], passes: int) -> dict[str, list[float]]:
+    """Call each in turn, `passes` times over; return the seconds of each call."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(passes):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            found[name].append(time.perf_counter() - begin)
+    return found
+
+
+def match_times(
+    cores: Mapping[str, Core], catalogue: Conjunctions, values: F8, passes: int
+) -> tuple[dict[str, float], float]:
+    """Match in turn; return the best time per event in us of each, and the matches per event.
+
+    In each pass all answers must be the same, and on the first events that of a plain evaluation.
+    """
+    sums = {}
+
+    def match(name: str) -> Callable[[], None]:
+        def call() -> None:
+            event, owner = cores[name].match(values)
+            sums[name] = len(event), int((event * 1_000_003 + owner).sum())
+
+        return call
+
+    for name in cores:
+        event, owner = cores[name].match(values[:CHECKED])
+        found = set(zip(event.tolist(), owner.tolist(), strict=True))
+        assert found == plain_matches(catalogue, values[:CHECKED]), f"{name} has other matches"
+    times = interleaved({name: match(name) for name in cores}, passes)
+    assert len(set(sums.values())) == 1, f"matches differ: {sums}"
+    best = {name: 1e6 * min(times[name]) / len(values) for name in cores}
+    return best, next(iter(sums.values()))[0] / len(values)
+
+
+def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Return the exponent b of values ~ sizes ** b."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def part(catalogue: Conjunctions, begin: int, stop: int) -> Conjunctions:
+    """Return the conjunctions [begin, stop) of a catalogue."""
+    first, last = catalogue.stops[[begin, stop]].tolist()
+    return Conjunctions(
+        catalogue.owner[begin:stop],
+        catalogue.stops[begin : stop + 1] - first,
+        catalogue.attribute[first:last],
+        catalogue.comparison[first:last],
+        catalogue.constant[first:last],
+    )
+
+
+def truths(catalogue: Conjunctions, row: F8, other: I8 | None = None) -> npt.NDArray[np.bool_]:
+    """Return which predicates hold for an event; `other` has the attribute in place of a constant, or -1."""
+    right = catalogue.constant.copy()
+    if other is not None:
+        right[other >= 0] = row[other[other >= 0]]
+    left, found = row[catalogue.attribute], np.zeros(len(right), np.bool_)
+    for comparison in Comparison:
+        mine = np.flatnonzero((catalogue.comparison == comparison) & ~np.isnan(right))
+        for constant in np.unique(right[mine]):
+            some = mine[right[mine] == constant]
+            found[some] = truth(left[some], int(comparison), float(constant))
+    return found
+
+
+def plain_matches(
+    catalogue: Conjunctions, values: F8, other: I8 | None = None, is_mine: Any = True
+) -> set[tuple[int, int]]:
+    """Return (event, owner) of all matches; each conjunction has a predicate.
+
+    `is_mine`, bool[events, conjunctions], says which conjunctions are asked at all.
+    """
+    starts, found = catalogue.stops[:-1], set()
+    asked = np.broadcast_to(is_mine, (len(values), len(starts)))
+    for event, row in enumerate(values):
+        holds = np.logical_and.reduceat(truths(catalogue, row, other), starts) & asked[event]
+        found |= {(event, owner) for owner in catalogue.owner[holds].tolist()}
+    return found
+
+
+def naive_evaluations(catalogue: Conjunctions, values: F8) -> float:
+    """Return the predicates per event that are evaluated if each conjunction stops at its first false one."""
+    starts, sizes = catalogue.stops[:-1], np.diff(catalogue.stops)
+    number = np.arange(len(catalogue.attribute))
+    total = 0
+    for row in values:
+        first_false = np.minimum.reduceat(np.where(truths(catalogue, row), len(number), number), starts)
+        total += int(np.minimum(first_false - starts + 1, sizes).sum())
+    return total / len(values)
