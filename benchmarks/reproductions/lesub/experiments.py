@@ -6,8 +6,10 @@ from pubsub_cluster.benchmarks.reproductions.lesub import (
     insertion,
     ratios,
     times,
+    trees_costs,
     trees_hanson,
     trees_neon,
+    trees_network,
     trees_paths,
     workers,
 )
@@ -33,5 +35,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "lesub-neon": Experiment(
         trees_neon.run, CLAIMS, "NEON's tables: rows and operations, two event types (LESUB)"
+    ),
+    "lesub-costs": Experiment(
+        trees_costs.run, CLAIMS, "bytes, evaluations and insertions of Gough's tree and of counting (LESUB)"
+    ),
+    "rr4089-54": Experiment(
+        trees_network.run, trees_network.CLAIMS, "bytes and insertions of test networks (RR-4089, section 5)"
     ),
 }

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions, Core
+from pubsub_cluster.algorithms.lesub.equality_clusters import conjunctions_at
 from pubsub_cluster.algorithms.lesub.hanson import Hanson
-from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import match_times, part, slope
+from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import match_times, slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -119,10 +120,10 @@ def intervals(count: int) -> Conjunctions:
 def insertions(size: int) -> Line:
     """Insert batches of intervals, one call a batch, into a tree that has some."""
     everything, core = intervals(size + BATCH * BATCHES), Hanson()
-    core.build(part(everything, 0, size))
+    core.build(conjunctions_at(everything, everything.owner < size))
     found = []
     for at in range(BATCHES):
-        more = part(everything, size + at * BATCH, size + (at + 1) * BATCH)
+        more = conjunctions_at(everything, (everything.owner - size) // BATCH == at)
         begin = time.perf_counter()
         core.insert(more)
         found.append(1e6 * (time.perf_counter() - begin) / BATCH)

@@ -59,18 +59,6 @@ def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-def part(catalogue: Conjunctions, begin: int, stop: int) -> Conjunctions:
-    """Return the conjunctions [begin, stop) of a catalogue."""
-    first, last = catalogue.stops[[begin, stop]].tolist()
-    return Conjunctions(
-        catalogue.owner[begin:stop],
-        catalogue.stops[begin : stop + 1] - first,
-        catalogue.attribute[first:last],
-        catalogue.comparison[first:last],
-        catalogue.constant[first:last],
-    )
-
-
 def truths(catalogue: Conjunctions, row: F8, other: I8 | None = None) -> npt.NDArray[np.bool_]:
     """Return which predicates hold for an event; `other` has the attribute in place of a constant, or -1."""
     right = catalogue.constant.copy()
@@ -98,14 +86,3 @@ def plain_matches(
         holds = np.logical_and.reduceat(truths(catalogue, row, other), starts) & asked[event]
         found |= {(event, owner) for owner in catalogue.owner[holds].tolist()}
     return found
-
-
-def naive_evaluations(catalogue: Conjunctions, values: F8) -> float:
-    """Return the predicates per event that are evaluated if each conjunction stops at its first false one."""
-    starts, sizes = catalogue.stops[:-1], np.diff(catalogue.stops)
-    number = np.arange(len(catalogue.attribute))
-    total = 0
-    for row in values:
-        first_false = np.minimum.reduceat(np.where(truths(catalogue, row), len(number), number), starts)
-        total += int(np.minimum(first_false - starts + 1, sizes).sum())
-    return total / len(values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy as np
 
 from pubsub_cluster.algorithms.conjunctions import Core
 from pubsub_cluster.algorithms.lesub.aguilera import Aguilera
+from pubsub_cluster.algorithms.lesub.equality_clusters import conjunctions_at
 from pubsub_cluster.algorithms.lesub.fair_predicate import FairPredicate
 from pubsub_cluster.algorithms.lesub.gough import Gough
 from pubsub_cluster.algorithms.lesub.tree_kernels import descend
-from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import match_times, part, slope
+from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import match_times, slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -143,9 +145,8 @@ def growth(about: str, workload: LeSubscribe) -> list[Line]:
         one |= {"us per event": times[one["matcher"]], "matches per event": matches}
     # One more than there are, which a larger catalogue of the same seed begins with.
     count = workload.subscriptions
-    more = part(
-        LeSubscribe(**{**vars(workload), "subscriptions": count + 1}).conjunctions(), count, count + 1
-    )
+    everything = replace(workload, subscriptions=count + 1).conjunctions()
+    more = conjunctions_at(everything, everything.owner == count)
     begin = time.perf_counter()
     gough.insert(more)
     lines[0]["insert s"] = time.perf_counter() - begin
