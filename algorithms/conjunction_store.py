@@ -90,6 +90,10 @@ class ConjunctionStore:
         self.parts.push(conjunction, predicate)
         return numbers, Parts(conjunction, predicate)
 
+    def numbers_of(self, owner: int) -> I4:
+        """Return the numbers of an owner's conjunctions."""
+        return np.array(self._by_owner().get(owner, []), np.int32)
+
     def delete(self, owner: int) -> tuple[I4, Parts]:
         """Remove the conjunctions of an owner; return what numbers and predicates they had.
 
