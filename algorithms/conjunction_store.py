@@ -108,12 +108,10 @@ class ConjunctionStore:
         return self._drop(numbers)
 
     def _drop(self, numbers: I4) -> Parts:
-        lists = [self.parts.of(number).copy() for number in numbers.tolist()]
-        predicate = np.concatenate([np.zeros(0, np.int32), *lists])
-        conjunction = np.repeat(numbers, [len(one) for one in lists]).astype(np.int32)
+        predicate = self.parts.of_all(numbers)
+        conjunction = np.repeat(numbers, self.size[numbers])
         self.parts.remove(conjunction, predicate)
-        for one in predicate.tolist():
-            self.predicates.remove(one)
+        self.predicates.remove_all(predicate)
         self.owner[numbers], self.size[numbers] = NOBODY, 0
         self._free += numbers.tolist()
         return Parts(conjunction, predicate)

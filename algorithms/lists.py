@@ -55,6 +55,12 @@ class Lists:
         start, size = self.heads[which].tolist()
         return self.pool[start : start + size]
 
+    def of_all(self, which: Any) -> Any:
+        """Return the numbers of several lists, one list after the other."""
+        start, size = self.heads[which, 0].astype(np.int64), self.heads[which, 1].astype(np.int64)
+        before = np.cumsum(size) - size
+        return self.pool[np.repeat(start - before, size) + np.arange(size.sum())]
+
     def lay_out(self) -> None:
         """Give each list, empty yet, room for as many numbers as its head says."""
         needed = int(lay_out(self.heads, self.pool, False))

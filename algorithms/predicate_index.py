@@ -133,10 +133,19 @@ class PredicateIndex:
         self.references[number] -= 1
         if self.references[number]:
             return False
+        self._forget(number)
+        return True
+
+    def remove_all(self, numbers: I4) -> None:
+        """Drop references, as often as numbers are there."""
+        np.subtract.at(self.references, numbers, 1)
+        for number in np.unique(numbers[self.references[numbers] == 0]).tolist():
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
         slot = COMPARISONS * int(self.attribute[number]) + int(self.comparison[number])
         forget(self.arrays, slot, float(self.constant[number]))
         self._free.append(number)
-        return True
 
     def satisfied(self, row: F8, counters: Any = None) -> I4:
         """Return the numbers of the predicates that an event satisfies; see `predicate_kernels.satisfied`."""

@@ -54,7 +54,7 @@ def _holds(size: int) -> Any:
 
 
 def _loop(size: int) -> Any:
-    """Return a leaf that writes who of a cluster's entries [first, stop) match, for a number of predicates."""
+    """Return a leaf that writes who of a cluster's entries [first, stop) match."""
     holds = _holds(size)
 
     @leaf

@@ -18,8 +18,8 @@ from pubsub_cluster.algorithms.list_kernels import piece, release
 from pubsub_cluster.algorithms.predicate_kernels import EQ
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 
-WIDTH_MAX = 4
-"""Attributes of a table. A larger access would save less than one check (RR-4089 example 3.1)."""
+WIDTH_MAX = 6
+"""Attributes of a table."""
 NONE, SINGLE, FIRST_TABLE = 0, 1, 2
 TABLE, FIRST, PARTS = 0, 1, 2
 """Columns of an access: its table, its first cluster or -1, its predicates."""

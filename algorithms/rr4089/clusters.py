@@ -123,8 +123,8 @@ class Clusters:
         return np.flatnonzero(is_mine & (clusters[:, ck.COUNT] > 0)).astype(np.int32)
 
     def name_table(self, attributes: tuple[int, ...]) -> int:
-        """Return the number of a table of several attributes, which need not be looked up."""
-        if not 1 < len(attributes) <= ck.WIDTH_MAX:
+        """Return the number of a table of some attributes, ascending, which need not be looked up."""
+        if not 0 < len(attributes) <= ck.WIDTH_MAX:
             raise CallerError("a table has too few or many attributes", seen=attributes, limit=ck.WIDTH_MAX)
         if attributes in self._schema_of:
             return self._schema_of.index(attributes)

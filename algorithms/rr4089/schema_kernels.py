@@ -1,6 +1,7 @@
 """Kernels that weigh tables which are not there: what subscriptions would gain there (RR-4089 sections 3, 4).
 
-A *schema* is a set of 2 to `WIDTH_MAX` attributes, a mask of bits. `schemas` is
+A *schema* is a set of 2 to 4 attributes, a mask of bits; larger ones would save less than one check, where
+values have some tens of equals (RR-4089 example 3.1). `schemas` is
 ``(int64[2**n] masks, float64[2**n, 3] sums, int64[1] count)``, hashed, mask 0 free. A subscription adds to
 each schema of which it has all equalities, if it is better off there: what it gains (nu * checking), one, and
 the predicate references that it loses. Plain twins are in `reference`.
@@ -168,18 +169,6 @@ def better_off(held: Any, subscriptions: Any, weight: Any, found: Any) -> Any:
             found[count] = subscription
             count += 1
     return count
-
-
-@kernel
-def keys_in(held: Any, table: Any, subscriptions: Any, radix: Any, found: Any) -> None:
-    """Write a number for each subscription's access in a table, which it could have; equal ones are equal."""
-    for at in range(subscriptions.shape[0]):
-        take(held, subscriptions[at])
-        key = 0
-        for column in range(1, held.tables[table, 0] + 1):
-            key = key * radix + int(held.mine[held.tables[table, column]])
-        found[at] = key
-        leave(held, subscriptions[at])
 
 
 @kernel

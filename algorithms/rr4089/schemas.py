@@ -58,13 +58,6 @@ class Schemas:
         count = sk.better_off(self._clusters.held, subscriptions, self._clusters.weight, found)
         return found[:count].copy()
 
-    def keys_in(self, table: int, subscriptions: I4) -> int:
-        """Return the number of different accesses that subscriptions have in a table."""
-        found = np.empty(len(subscriptions), np.int64)
-        radix = len(self._clusters.held.attribute)
-        sk.keys_in(self._clusters.held, table, subscriptions, radix, found)
-        return len(np.unique(found))
-
     def margins(self, rows: I4) -> F8:
         """Return BM of clusters."""
         found = np.empty(len(rows))

@@ -3,8 +3,9 @@
 Source: RR-4089 section 3 (D-04 to D-08). It begins with the single equality predicates, and adds the table
 with the greatest benefit per unit of space until none has any, or the next would not fit. The report
 recomputes the best instance for each candidate; here each subscription's share in all candidates is kept as a
-sum, and those who move are taken out and in again: the same choice, at the cost of the moves. Schemas have
-at most `WIDTH_MAX` attributes. Later subscriptions go to the best table that is there.
+sum, and those who move are taken out and in again: the same choice, at the cost of the moves. The number of
+accesses of a candidate is the expected one. Schemas have
+at most four attributes (`schema_kernels`). Later subscriptions go to the best table that is there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.algorithms.conjunctions import I4, ConjunctionMatcher
+from pubsub_cluster.algorithms.dimensions import F8
+from pubsub_cluster.algorithms.predicate_kernels import EQ
 from pubsub_cluster.algorithms.rr4089.cluster_kernels import ACCESS
 from pubsub_cluster.algorithms.rr4089.cost import COSTS, Costs
 from pubsub_cluster.algorithms.rr4089.propagation import PREFETCHED
@@ -77,8 +80,7 @@ class Static(Clustered):
     def _best(self, schemas: Schemas, numbers: I4) -> tuple[tuple[int, ...], I4, float] | None:
         """Return the schema of greatest benefit per unit of space, who moves, the bytes added (D-07).
 
-        The bytes ask for the number of accesses, which is counted for those only that could be the best: with
-        a single access their value would be higher than the best one's.
+        Of two that save space the one of greater benefit is better, then the first in order.
         """
         clusters, costs = self.clusters, self._costs
         masks, sums = schemas.sums()
@@ -87,25 +89,25 @@ class Static(Clustered):
         presence = clusters.statistics.presence
         price = [costs.table(len(one), math.prod(map(presence, one))) for one in found]
         benefit = sums[:, GAIN] - np.array(price)
-        least = costs.table_bytes + costs.access_bytes - costs.reference_bytes * sums[:, SAVED]
+        added = self._added_bytes(found, sums)
         live = set(clusters.tables)
         able = [at for at in range(len(found)) if benefit[at] > 0.0 and found[at] not in live]
-        able.sort(key=lambda at: (-_value(benefit[at], least[at]), -benefit[at], found[at]))
-        best: tuple[float, float, int, I4, float] | None = None
-        for at in able:
-            if best is not None and (_value(benefit[at], least[at]), benefit[at]) <= best[:2]:
-                break
-            table = clusters.name_table(found[at])
-            movers = schemas.movers_to(table, numbers)
-            more = schemas.keys_in(table, movers) - 1
-            added = float(least[at] + costs.access_bytes * more)
-            value = _value(benefit[at], added)
-            if best is None or (value, benefit[at]) > best[:2]:
-                best = value, float(benefit[at]), at, movers, added
-        if best is None:
+        if not able:
             return None
-        assert len(best[3]) == round(sums[best[2], MOVERS])
-        return found[best[2]], best[3], best[4]
+        best = min(able, key=lambda at: (-_value(benefit[at], added[at]), -benefit[at], found[at]))
+        movers = schemas.movers_to(clusters.name_table(found[best]), numbers)
+        assert len(movers) == round(sums[best, MOVERS])
+        return found[best], movers, float(added[best])
+
+    def _added_bytes(self, schemas: list[tuple[int, ...]], sums: F8) -> F8:
+        """Return what each table would add: accesses, less references saved."""
+        predicates, costs = self.store.predicates, self._costs
+        is_equal = predicates.comparison[: predicates.bound] == EQ
+        each = np.bincount(predicates.attribute[: predicates.bound][is_equal]).astype(np.float64)
+        most = np.array([math.prod(each[list(one)].tolist()) for one in schemas])
+        accesses = most * -np.expm1(-sums[:, MOVERS] / np.maximum(most, 1.0))
+        added: F8 = costs.table_bytes + costs.access_bytes * accesses - costs.reference_bytes * sums[:, SAVED]
+        return added
 
 
 def _value(benefit: Any, added: Any) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pubsub_cluster.benchmarks.workloads import draw
-from pubsub_cluster.benchmarks.workloads.rules import TOP, Domain, Events, Rules, interval_rules
+from pubsub_cluster.benchmarks.workloads.rules import I4, TOP, Domain, Events, Rules, interval_rules
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,22 @@ class FixedAndFree:
         """The attributes."""
         return tuple(Domain(f"a{number}") for number in range(self.attributes))
 
+    def predicates(self, first: int, stop: int) -> tuple[I4, I4]:
+        """Return attributes, fixed ones first, and constants of [first, stop): int32[n, n_P]."""
+        fixed, count = len(self.fixed), stop - first
+        attribute = np.empty((count, fixed + self.free), np.int32)
+        attribute[:, :fixed] = np.arange(fixed)
+        for step in range(0, count, draw.ROWS_PER_STEP):
+            rows = min(draw.ROWS_PER_STEP, count - step)
+            word = draw.words(self.seed, 1, first + step, rows, self.attributes - fixed)
+            attribute[step : step + rows, fixed:] = draw.distinct(word, self.free) + fixed
+        word = draw.words(self.seed, 2, first, count, fixed + self.free)
+        return attribute, draw.below(word, self.domain) + np.int32(1)
+
     def rules(self) -> Rules:
         """Draw the subscriptions."""
-        fixed, size = len(self.fixed), len(self.fixed) + self.free
-        attribute = np.empty((self.subscriptions, size), np.int32)
-        attribute[:, :fixed] = np.arange(fixed)
-        for first in range(0, self.subscriptions, draw.ROWS_PER_STEP):
-            stop = min(first + draw.ROWS_PER_STEP, self.subscriptions)
-            word = draw.words(self.seed, 1, first, stop - first, self.attributes - fixed)
-            attribute[first:stop, fixed:] = draw.distinct(word, self.free) + fixed
-        word = draw.words(self.seed, 2, 0, self.subscriptions, size)
-        constant = draw.below(word, self.domain) + np.int32(1)
+        attribute, constant = self.predicates(0, self.subscriptions)
+        size = attribute.shape[1]
         lo, hi = constant.copy(), constant.copy()
         for column, operator in enumerate(self.fixed):
             if operator == "<":
