@@ -3,5 +3,17 @@
 from __future__ import annotations
 
 from pubsub_cluster.benchmarks.reproductions.outcome import Experiment
+from pubsub_cluster.benchmarks.reproductions.rr4089 import parameters, sweep
+from pubsub_cluster.benchmarks.reproductions.rr4089.claims import CLAIMS
 
-EXPERIMENTS: dict[str, Experiment] = {}
+EXPERIMENTS: dict[str, Experiment] = {
+    "rr4089-3a": Experiment(sweep.run_3a, CLAIMS, "time per event by subscriptions (RR-4089 figure 3a)"),
+    "rr4089-3b": Experiment(parameters.run_operators, CLAIMS, "inequalities, W1 and W2 (RR-4089 figure 3b)"),
+    "rr4089-3c": Experiment(sweep.run_3c, CLAIMS, "memory by subscriptions (RR-4089 figure 3c)"),
+    "rr4089-3d": Experiment(sweep.run_3d, CLAIMS, "loading by subscriptions (RR-4089 figure 3d)"),
+    "rr4089-6.2.2": Experiment(
+        parameters.run_domains,
+        CLAIMS,
+        "sizes of domains, predicates per subscription (RR-4089 section 6.2.2)",
+    ),
+}
