@@ -44,6 +44,11 @@ class Comparison(enum.IntEnum):
     GT = 5
 
 
+WITH_ATTRIBUTE = len(Comparison)
+"""Added to a comparison with another dimension, whose number stands in place of the constant. Only a core
+that says so gets any."""
+
+
 class Conjunctions(NamedTuple):
     """A catalogue in columns.
 
@@ -56,6 +61,7 @@ class Conjunctions(NamedTuple):
     attribute : int32[p]
         Dimensions.
     comparison : int8[p]
+        Of `Comparison`; see `WITH_ATTRIBUTE`.
     constant : float64[p]
     """
 
@@ -89,7 +95,16 @@ class Core(Protocol):
         """Bytes of all arrays that matching reads."""
 
 
-Triple: TypeAlias = tuple[int, Comparison, float]
+Triple: TypeAlias = tuple[int, int, float]
+"""Dimension, comparison, constant."""
+_COMPARISON_OF = {
+    "<": Comparison.LT,
+    "<=": Comparison.LE,
+    "=": Comparison.EQ,
+    "!=": Comparison.NE,
+    ">=": Comparison.GE,
+    ">": Comparison.GT,
+}
 Refuses: TypeAlias = Callable[[Conjunctions], str | None]
 _WHY_KIND = {
     PredicateKind.EXISTS: "whether an attribute exists is no comparison with a constant",
@@ -110,6 +125,8 @@ class ConjunctionMatcher(RowMatcher):
     refuses : callable, optional
         ``refuses(conjunctions)`` returns why the core cannot hold those of a subscription, or None. Their
         dimensions are numbered for this question alone.
+    takes_attributes : bool
+        The core takes comparisons of two attributes too; see `WITH_ATTRIBUTE`.
     """
 
     def __init__(
@@ -118,14 +135,17 @@ class ConjunctionMatcher(RowMatcher):
         make_core: Callable[[], Core],
         schema: Schema = EMPTY_SCHEMA,
         refuses: Refuses | None = None,
+        takes_attributes: bool = False,
     ) -> None:
         super().__init__(name, ABSENT, schema)
         self._make_core, self._refuses = make_core, refuses
+        taken = {PredicateKind.COMPARE} if takes_attributes else set()
+        self._why_kind = {kind: why for kind, why in _WHY_KIND.items() if kind not in taken}
         self.core = make_core()
 
     def supports(self, expression: Expression) -> str | None:
         """See `interface.Matcher`."""
-        reason = reason_against(expression, self._schema, _WHY_KIND, CONJUNCTIONS_MAX)
+        reason = reason_against(expression, self._schema, self._why_kind, CONJUNCTIONS_MAX)
         if reason is not None or self._refuses is None:
             return reason
         return self._refuses(columns_of({0: expression}, Dimensions(ABSENT), self._schema))
@@ -192,6 +212,9 @@ def _alternatives(predicate: Predicate, dimensions: Dimensions) -> list[list[Tri
             [(dimensions.of(name, kind), Comparison.EQ, dimensions.number(name, value))]
             for kind, value in predicate.constants
         ]
+    if predicate.kind is PredicateKind.COMPARE:
+        sides = [dimensions.of_compared(str(side)) for side in (name, predicate.other)]
+        return [[(sides[0], WITH_ATTRIBUTE + _COMPARISON_OF[predicate.text_operator], float(sides[1]))]]
     assert predicate.value_kind is not None
     dimension = dimensions.of(name, predicate.value_kind)
     if predicate.kind is PredicateKind.EXCEPT:
@@ -210,17 +233,23 @@ def _alternatives(predicate: Predicate, dimensions: Dimensions) -> list[list[Tri
 
 
 def shortened(triples: Iterable[Triple]) -> tuple[Triple, ...] | None:
-    """Return a conjunction in its shortest form, sorted; None where it never holds."""
+    """Return a conjunction in its shortest form, sorted; None where it never holds.
+
+    Comparisons with other dimensions stay as they are.
+    """
     by_dimension: dict[int, list[Triple]] = {}
-    for triple in triples:
-        by_dimension.setdefault(triple[0], []).append(triple)
     found: list[Triple] = []
+    for triple in dict.fromkeys(triples):
+        if triple[1] < WITH_ATTRIBUTE:
+            by_dimension.setdefault(triple[0], []).append(triple)
+        else:
+            found.append(triple)
     for dimension, mine in sorted(by_dimension.items()):
         short = _shortened(dimension, mine)
         if short is None:
             return None
         found += short
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: one[0]))
 
 
 def _shortened(dimension: int, mine: list[Triple]) -> list[Triple] | None:

@@ -5,8 +5,8 @@ Numbers are doubles, booleans 0 and 1; a text is the number that it got when a s
 none did, so that only equality has a meaning there.
 
 What is no such row is *odd*: an event with several values of one attribute, with an integer that no double
-equals, or with the number that stands for absence. Odd events are rare, and whoever uses this evaluates them
-subscription by subscription.
+equals, with the number that stands for absence, or with a text or boolean where attributes are compared. Odd
+events are rare, and whoever uses this evaluates them subscription by subscription.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Dimensions:
         self._absent = absent
         self._dimension: dict[tuple[str, ValueKind], int] = {}
         self._texts: dict[str, dict[bytes, int]] = {}
+        self._compared: set[str] = set()
 
     @property
     def count(self) -> int:
@@ -67,6 +68,14 @@ class Dimensions:
     def of(self, name: str, kind: ValueKind) -> int:
         """Return the dimension of an attribute's values of one kind, a new one at need."""
         return self._dimension.setdefault((name, kind), len(self._dimension))
+
+    def of_compared(self, name: str) -> int:
+        """Return the dimension of an attribute's numbers, which are compared with those of another attribute.
+
+        Texts and booleans could be compared too; so an event that has one there is odd.
+        """
+        self._compared.add(name)
+        return self.of(name, ValueKind.NUMBER)
 
     def number(self, name: str, value: Any) -> float:
         """Return the number of a canonical constant."""
@@ -108,6 +117,10 @@ class Dimensions:
         if booleans is not None:
             self._write((name, ValueKind.BOOLEAN), booleans.event, booleans.value.astype(np.float64), values)
             count += np.bincount(booleans.event, minlength=len(values))
+        if name in self._compared:
+            for others in (texts, booleans):
+                if others is not None:
+                    is_odd[others.event] = True
         return is_odd | (count > 1)
 
     def _write(self, key: tuple[str, ValueKind], event: Any, value: F8, values: F8) -> None:

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_cases import raw_batch
 
-from pubsub_cluster.algorithms.conjunctions import Comparison, ConjunctionMatcher, Conjunctions
+from pubsub_cluster.algorithms.conjunctions import (
+    WITH_ATTRIBUTE,
+    Comparison,
+    ConjunctionMatcher,
+    Conjunctions,
+)
 from pubsub_cluster.algorithms.lesub import (
     aguilera,
     gather,
@@ -26,8 +31,9 @@ from pubsub_cluster.algorithms.lesub.gough import Gough
 from pubsub_cluster.algorithms.lesub.hanson import Hanson
 from pubsub_cluster.algorithms.lesub.intervals import hulls_of, intervals_of
 from pubsub_cluster.algorithms.lesub.neon import Neon
+from pubsub_cluster.algorithms.registry import make_matcher
 from pubsub_cluster.language.errors import CallerError
-from pubsub_cluster.language.expression import Atom, Operator
+from pubsub_cluster.language.expression import And, Atom, Operator
 
 LT, LE, EQ, NE, GE, GT = Comparison
 CORES = [Gough, Aguilera, Hanson, lambda: Hanson("least selective"), Neon]
@@ -223,8 +229,11 @@ def test_many_keys_in_any_order(order: str) -> None:
 def test_operations_of_the_events_type_are_read_alone() -> None:
     """LESUB-15: a row per predicate; types apart; an attribute may be compared with another."""
     core = Neon()
-    catalogue = columns([[((0, EQ, 1.0), (1, LT, 5.0))], [((0, EQ, 1.0),)], [((1, GE, 0.0),)], [()], [()]])
-    core.build(catalogue, np.array([-1, -1, -1, 0], np.int32), np.array([0, 1, 1, 0, 1], np.int32))
+    less_than_second = (0, WITH_ATTRIBUTE + LT, 1.0)
+    catalogue = columns(
+        [[((0, EQ, 1.0), (1, LT, 5.0))], [((0, EQ, 1.0),)], [(less_than_second,)], [()], [()]]
+    )
+    core.build(catalogue, np.array([0, 1, 1, 0, 1], np.int32))
     assert core.row_count == 4 and core.operation_count == 4
     values = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 0.5], [1.0, np.nan], [1.0, 2.0]])
     event, owner = core.match(values, np.array([0, 1, 1, 0, 7], np.int32))
@@ -244,11 +253,42 @@ def test_operations_of_the_events_type_are_read_alone() -> None:
 def test_attribute_against_attribute(triples: Any, values: Any) -> None:
     """LESUB-15: any comparison of two attributes; none holds where one is absent."""
     core = Neon()
-    other = np.array([one[2] for one in triples], np.int32)
-    core.build(columns([[(one,)] for one in triples]), other)
+    core.build(columns([[((left, WITH_ATTRIBUTE + op, float(right)),)] for left, op, right in triples]))
     expected = set()
     for owner, (attribute, comparison, with_attribute) in enumerate(triples):
         for event, row in enumerate(values):
             if tree_reference.holds(row[attribute], comparison, row[with_attribute]):
                 expected.add((event, owner))
     assert set(zip(*map(np.ndarray.tolist, core.match(values)), strict=True)) == expected
+
+
+ATTRIBUTES = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from([-1, 0, 1, 2.5, 2**53 + 1, "x", "y", "X", True, False])
+ATOMS = st.builds(
+    lambda name, operator, other: Atom(name, operator, other=other),
+    ATTRIBUTES,
+    st.sampled_from([Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.EQ, Operator.NE]),
+    ATTRIBUTES,
+) | st.builds(
+    Atom, ATTRIBUTES, st.sampled_from([Operator.LT, Operator.EQ, Operator.NE]), st.sampled_from([0, 1])
+)
+
+
+@settings(max_examples=150)
+@given(
+    expressions=st.lists(st.lists(ATOMS, min_size=1, max_size=3).map(tuple).map(And), max_size=8),
+    events=st.lists(
+        st.dictionaries(ATTRIBUTES, st.lists(VALUES, min_size=1, max_size=2).map(tuple)), max_size=6
+    ),
+)
+def test_neon_compares_attributes_of_any_kind(expressions: Any, events: Any) -> None:
+    """LESUB-15 through the language: numbers in rows; texts and booleans as the naive matcher has them."""
+    matcher, naive = make_matcher("neon"), make_matcher("naive")
+    assert [matcher.supports(one) for one in expressions] == [None] * len(expressions)
+    assert make_matcher("gough").supports(Atom("a", Operator.LT, other="b")) is not None
+    batch = raw_batch(events)
+    for one in (matcher, naive):
+        one.build(list(enumerate(expressions[:4])))
+        for handle, expression in enumerate(expressions[4:], 4):
+            one.insert(handle, expression)
+    assert [part.tolist() for part in matcher.match(batch)] == [part.tolist() for part in naive.match(batch)]

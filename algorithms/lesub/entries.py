@@ -21,9 +21,14 @@ _CORES: dict[str, tuple[type[Core], str]] = {
     "gough": (Gough, "a tree with one path per event; space explodes"),
     "hanson": (Hanson, "the most selective predicate in an interval tree, the others evaluated"),
     "aguilera": (Aguilera, "a tree of tests with don't-care edges"),
-    "neon": (Neon, "tables of operations and predicates"),
 }
 ENTRIES: dict[str, Entry] = {
     name: Entry(partial(ConjunctionMatcher, name, core), "LESUB", about)
     for name, (core, about) in _CORES.items()
+} | {
+    "neon": Entry(
+        partial(ConjunctionMatcher, "neon", Neon, takes_attributes=True),
+        "LESUB",
+        "tables of operations and predicates; compares attributes with each other too",
+    )
 }

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pubsub_cluster.algorithms.conjunctions import I4, Conjunctions
+from pubsub_cluster.algorithms.conjunctions import I4, WITH_ATTRIBUTE, Conjunctions
 from pubsub_cluster.algorithms.dimensions import F8
 from pubsub_cluster.algorithms.interface import I8
 from pubsub_cluster.algorithms.lesub.gather import everywhere, gathered
@@ -43,34 +43,32 @@ class Neon:
     def __init__(self) -> None:
         self.build(NOTHING)
 
-    def build(self, catalogue: Conjunctions, other: I4 | None = None, kind: I4 | None = None) -> None:
+    def build(self, catalogue: Conjunctions, kind: I4 | None = None) -> None:
         """See `conjunctions.Core`, and `insert`."""
         self.work = np.zeros((0, 3), np.int64)
         self._store = Store(NOTHING)
-        self._other, self._kind = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        self._kind = np.zeros(0, np.int32)
         self._numbers: dict[Operation, int] = {}
         self._first = np.zeros(0, np.int32)  # of each event type
         self._operations = tuple(np.zeros(0, dtype) for dtype in _OPERATION_DTYPES)
         self._next_row, self._place_of = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._need, self._count = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._always = np.zeros(0, np.int64)
-        self.insert(catalogue, other, kind)
+        self.insert(catalogue, kind)
 
-    def insert(self, more: Conjunctions, other: I4 | None = None, kind: I4 | None = None) -> None:
+    def insert(self, more: Conjunctions, kind: I4 | None = None) -> None:
         """See `conjunctions.Core`.
 
         Parameters
         ----------
         more : Conjunctions
-        other : int32[p], optional
-            The attribute that a predicate compares with in place of its constant; -1: with its constant.
+            Comparisons with another attribute too (`conjunctions.WITH_ATTRIBUTE`).
         kind : int32[n], optional
             The event type of each conjunction, from 0 on; all are of type 0 without it.
         """
         begin, end = self._store.add(more)
         first, stop = self._store.predicate_count - len(more.attribute), self._store.predicate_count
-        self._other, self._kind = grown(self._other, stop), grown(self._kind, end)
-        self._other[first:stop] = -1 if other is None else other
+        self._kind = grown(self._kind, end)
         self._kind[begin:end] = 0 if kind is None else kind
         size = np.diff(more.stops)
         self._need, self._count = grown(self._need, end), grown(self._count, end)
@@ -84,10 +82,8 @@ class Neon:
         """See `conjunctions.Core`."""
         self._store.delete(owner)
         if self._store.is_wasteful:
-            count, rows = self._store.count, self._store.predicate_count
-            is_live = self._store.is_live[:count]
-            other = self._other[:rows][is_live[self._place_of[:rows]]]
-            self.build(self._store.live(), other, self._kind[:count][is_live])
+            count = self._store.count
+            self.build(self._store.live(), self._kind[:count][self._store.is_live[:count]])
 
     def match(self, values: F8, kinds: I4 | None = None) -> tuple[I8, I8]:
         """See `conjunctions.Core`.
@@ -140,14 +136,12 @@ class Neon:
         if first == stop:
             return
         store = self._store
-        key = np.stack(
-            (
-                self._kind[self._place_of[first:stop]],
-                store.attribute[first:stop],
-                store.comparison[first:stop].astype(np.int32),
-                self._other[first:stop],
-            )
-        )
+        comparison = store.comparison[first:stop].astype(np.int32)
+        has_other = comparison >= WITH_ATTRIBUTE
+        other = np.where(has_other, store.constant[first:stop], -1).astype(np.int32)
+        comparison[has_other] -= WITH_ATTRIBUTE
+        kind_of = self._kind[self._place_of[first:stop]]
+        key = np.stack((kind_of, store.attribute[first:stop], comparison, other))
         order = np.lexsort(key[::-1])
         is_last = np.ones(len(order), np.bool_)
         is_last[:-1] = (key[:, order[1:]] != key[:, order[:-1]]).any(axis=0)

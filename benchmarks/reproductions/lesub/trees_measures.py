@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions, Core, truth
+from pubsub_cluster.algorithms.conjunctions import WITH_ATTRIBUTE, Comparison, Conjunctions, Core, truth
 from pubsub_cluster.algorithms.dimensions import F8
-from pubsub_cluster.algorithms.interface import I8
 
 CHECKED = 20
 """Events that are evaluated plainly."""
@@ -59,23 +58,21 @@ def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-def truths(catalogue: Conjunctions, row: F8, other: I8 | None = None) -> npt.NDArray[np.bool_]:
-    """Return which predicates hold for an event; `other` has the attribute in place of a constant, or -1."""
-    right = catalogue.constant.copy()
-    if other is not None:
-        right[other >= 0] = row[other[other >= 0]]
+def truths(catalogue: Conjunctions, row: F8) -> npt.NDArray[np.bool_]:
+    """Return which predicates hold for an event; `conjunctions.WITH_ATTRIBUTE` ones too."""
+    has_other, right = catalogue.comparison >= WITH_ATTRIBUTE, catalogue.constant.copy()
+    right[has_other] = row[catalogue.constant[has_other].astype(np.int64)]
+    kind = np.where(has_other, catalogue.comparison - WITH_ATTRIBUTE, catalogue.comparison)
     left, found = row[catalogue.attribute], np.zeros(len(right), np.bool_)
     for comparison in Comparison:
-        mine = np.flatnonzero((catalogue.comparison == comparison) & ~np.isnan(right))
+        mine = np.flatnonzero((kind == comparison) & ~np.isnan(right))
         for constant in np.unique(right[mine]):
             some = mine[right[mine] == constant]
             found[some] = truth(left[some], int(comparison), float(constant))
     return found
 
 
-def plain_matches(
-    catalogue: Conjunctions, values: F8, other: I8 | None = None, is_mine: Any = True
-) -> set[tuple[int, int]]:
+def plain_matches(catalogue: Conjunctions, values: F8, is_mine: Any = True) -> set[tuple[int, int]]:
     """Return (event, owner) of all matches; each conjunction has a predicate.
 
     `is_mine`, bool[events, conjunctions], says which conjunctions are asked at all.
@@ -83,6 +80,6 @@ def plain_matches(
     starts, found = catalogue.stops[:-1], set()
     asked = np.broadcast_to(is_mine, (len(values), len(starts)))
     for event, row in enumerate(values):
-        holds = np.logical_and.reduceat(truths(catalogue, row, other), starts) & asked[event]
+        holds = np.logical_and.reduceat(truths(catalogue, row), starts) & asked[event]
         found |= {(event, owner) for owner in catalogue.owner[holds].tolist()}
     return found
