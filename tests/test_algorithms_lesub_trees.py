@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -146,40 +147,40 @@ def test_the_nodes_of_aguileras_tree(catalogue: Any, data: st.DataObject) -> Non
 
 def check_forest(core: Hanson, intervals: dict[int, tuple[float, float]]) -> None:
     """The tree is in order and balanced; each interval is marked where it should be, and nowhere else."""
-    (key, children, height), marks, heads, _, _, sizes = core._forest
+    keys, links, heads, marks, _, _, sizes = core._forest
     marked = []
-    for slot in range(3 * sizes[0]):
-        mark = heads[slot]
+    for node, kind in itertools.product(range(sizes[0]), range(3)):
+        mark = links[node, 2 + kind]
         while mark >= 0:
-            assert marks[1][mark] == slot
-            marked.append((int(marks[0][mark]), slot))
-            mark = marks[2][mark]
+            assert heads[marks[mark, 1]] == links[node, 2 + kind]
+            marked.append((int(marks[mark, 0]), node, kind))
+            mark = marks[mark, 2]
     expected = []
 
     def visit(node: int, left: float, right: float, mine: list[int]) -> int:
         """Check what is between two keys, where `mine` hold something but not everything."""
         if node < 0:
             return 0
-        at = float(key[node])
+        at = float(keys[node])
         assert left <= at <= right
-        expected.extend((one, 3 * node + 2) for one in mine if intervals[one][0] <= at <= intervals[one][1])
+        expected.extend((one, node, 2) for one in mine if intervals[one][0] <= at <= intervals[one][1])
         depths = []
         for side, (lo, hi) in enumerate([(left, at), (at, right)]):
             touching = [one for one in mine if intervals[one][side] != at]
             touching = [one for one in touching if (intervals[one][side] < at) == (side == 0)]
             whole = [one for one in touching if intervals[one][0] <= lo and hi <= intervals[one][1]]
-            expected.extend((one, 3 * node + side) for one in whole)
-            depths.append(visit(int(children[node, side]), lo, hi, [i for i in touching if i not in whole]))
-        assert abs(depths[0] - depths[1]) <= 1 and height[node] == 1 + max(depths)
-        return int(height[node])
+            expected.extend((one, node, side) for one in whole)
+            depths.append(visit(int(links[node, side]), lo, hi, [i for i in touching if i not in whole]))
+        assert abs(depths[0] - depths[1]) <= 1 and links[node, 5] == 1 + max(depths)
+        return int(links[node, 5])
 
     for root in core._roots.tolist():
         visit(root, -np.inf, np.inf, list(intervals))
     assert sorted(expected) == sorted(marked) and sizes[3] == len(marked)
     free, mark = 0, sizes[2]
     while mark >= 0:
-        assert marks[0][mark] == -1
-        free, mark = free + 1, marks[4][mark]
+        assert marks[mark, 0] == -1
+        free, mark = free + 1, marks[mark, 4]
     assert free + sizes[3] == sizes[1]
 
 
@@ -208,6 +209,28 @@ def test_hansons_trees_stay_balanced(catalogue: Any, data: st.DataObject) -> Non
             for place in places[owner]:
                 intervals.pop(place, None)
             check_forest(core, intervals)
+
+
+def test_marks_run_out_within_a_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rotation that has to copy a long list asks for room, and its path is balanced afterwards."""
+    stops = []
+
+    def grown_a_little(array: Any, size: int, fill: float = 0) -> Any:
+        if size <= len(array):
+            return array
+        stops.append(len(array))
+        wider = np.full((size, *array.shape[1:]), fill, array.dtype)
+        wider[: len(array)] = array
+        return wider
+
+    monkeypatch.setattr(hanson, "grown", grown_a_little)
+    lows = [0.0] * 400 + [float(low) for low in np.random.default_rng(2).permutation(60)]
+    everything = columns([[((0, GE, low), (0, LE, low or 100.0))] for low in lows])
+    core = Hanson()
+    core.build(everything)
+    hulls, _ = hulls_of(everything)
+    check_forest(core, dict(enumerate(zip(hulls.lo.tolist(), hulls.hi.tolist(), strict=True))))
+    assert len(stops) > 10
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])

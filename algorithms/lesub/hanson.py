@@ -56,13 +56,12 @@ class Hanson:
         self._constants = _constants_of(catalogue)
         self._tree_of: dict[int, int] = {}  # by attribute
         self._attributes, self._roots = np.zeros(0, np.int32), np.zeros(0, np.int32)
-        self._nodes = np.zeros(0), np.zeros((0, 2), np.int32), np.zeros(0, np.int8)
-        self._marks = tuple(np.zeros(0, np.int32) for _ in range(6))
-        self._heads, self._own = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        self._keys, self._links = np.zeros(0), np.zeros((0, hanson_kernels.LINKS), np.int32)
+        self._marks, self._own = np.zeros((0, 6), np.int32), np.zeros(0, np.int32)
         self._seen = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self._first = np.zeros(0, np.int64)
         self._always = np.zeros(0, np.int64)
-        self._sizes = np.array([0, 0, -1, 0], np.int64)
+        self._sizes = np.array([0, 0, -1, 0, -1], np.int64)
         self._work = np.zeros(DEPTH_MAX, np.int32), np.zeros((2, DEPTH_MAX))
         self._add(catalogue)
 
@@ -105,7 +104,7 @@ class Hanson:
     @property
     def key_counts(self) -> I8:
         """Number of keys of each tree."""
-        children = self._nodes[1]
+        children = self._links[:, :2]
         found = np.zeros(len(self._roots), np.int64)
         tree, level = np.arange(len(self._roots)), self._roots.astype(np.int64)
         while len(level):
@@ -118,10 +117,11 @@ class Hanson:
     def bytes(self) -> int:
         """See `conjunctions.Core`."""
         node_count, mark_count = (int(size) for size in self._sizes[:2])
-        per_node = 8 + 2 * 4 + 1 + 3 * 4
+        per_node = self._keys.itemsize + self._links.itemsize * hanson_kernels.LINKS
+        per_mark = self._marks.itemsize * self._marks.shape[1]
         per_place = self._own.itemsize + self._first.itemsize
         rest = self._store.bytes + self._store.predicate_bytes + self._store.count * per_place
-        return node_count * per_node + mark_count * 4 * len(self._marks) + rest
+        return node_count * per_node + mark_count * per_mark + rest
 
     def _add(self, more: Conjunctions) -> None:
         hulls, of = hulls_of(more)
@@ -142,21 +142,19 @@ class Hanson:
         while done < len(chosen):
             done = hanson_kernels.insert(done, intervals, self._roots, self._work, self._forest)
             if done < len(chosen):
-                room = len(self._marks[0]) + len(chosen) + PLACE_MARKS_MAX
-                self._marks = tuple(grown(column, room, -1) for column in self._marks)
+                self._marks = grown(self._marks, len(self._marks) + len(chosen) + PLACE_MARKS_MAX)
 
     @property
     def _forest(self) -> Any:
-        return self._nodes, self._marks, self._heads, self._own, self._seen, self._sizes
+        heads = self._links.reshape(-1)
+        return self._keys, self._links, heads, self._marks, self._own, self._seen, self._sizes
 
     def _make_room(self, places: int, more: int) -> None:
         """Have room for the numbers of intervals, and for twice as many keys as there are new ones."""
         self._own = grown(self._own, places, -1)
         self._seen = grown(self._seen[0], places, -1), grown(self._seen[1], places, -1)
         size = int(self._sizes[0]) + 2 * more
-        key, children, height = self._nodes
-        self._nodes = grown(key, size), grown(children, size), grown(height, size)
-        self._heads = grown(self._heads, 3 * size)
+        self._keys, self._links = grown(self._keys, size), grown(self._links, size)
 
     def _trees(self, attribute: np.ndarray) -> np.ndarray:
         """Return the tree of each attribute, a new one at need."""

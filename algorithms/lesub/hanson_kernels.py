@@ -7,21 +7,24 @@ value. A mark is in two lists, its node's and its interval's, both doubly linked
 either side. All is in arrays; -1 is none. Source: Hanson, Chaabouni, Kim, Wang, "A Predicate Matching
 Algorithm for Database Rule Systems", SIGMOD 1990. Rotations leave marks where an insertion would put them.
 
-All trees of a matcher are a `forest`, (nodes, marks, heads, own, seen, sizes):
+All trees of a matcher are a `forest`, (keys, links, heads, marks, own, seen, sizes):
 
-nodes : (float64[...], int32[..., 2], int8[...])
-    Keys, children on either side, heights.
-marks : (int32[...], ...)
-    Six columns: a mark's interval (-1: it is free), its list, the next and the previous one of the list, the
-    next and the previous one of the interval.
+keys : float64[...]
+links : int32[..., 6]
+    Of each node: its children below and above; the first marks of its lists, below, above and at; its height.
 heads : int32[...]
-    The first mark of each list; node i has the lists 3 i (below), 3 i + 1 (above) and 3 i + 2 (at).
+    `links` as one row, for the lists: `_slot`.
+marks : int32[..., 6]
+    Of each mark: its interval (-1: it is free), its list, the next and the previous one of the list, the next
+    and the previous one of the interval. What is used together stands together: a list costs a cache miss a
+    mark.
 own : int32[...]
     The first mark of each interval.
 seen : (int32[intervals], int32[intervals])
     Scratch of rotations.
-sizes : int64[4]
-    Numbers of nodes and of marks that were ever used, the first free mark, the number of live marks.
+sizes : int64[5]
+    Numbers of nodes and of marks that were ever used, the first free mark, the number of live marks, and the
+    node whose path is not balanced yet.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from pubsub_cluster.algorithms.lesub.counting_kernels import holds
 from pubsub_cluster.workers.kernels._jit import kernel, leaf, routine
 
 BELOW, ABOVE, AT = 0, 1, 2
+LINKS, HEIGHT = 6, 5
+INTERVAL, SLOT, NEXT, BEFORE, OWN_NEXT, OWN_BEFORE = range(6)
 INFINITY = math.inf
 DEPTH_MAX = 64
 """Of an AVL tree with fewer than 2**44 nodes."""
@@ -41,29 +46,34 @@ PLACE_MARKS_MAX = 4 * DEPTH_MAX
 
 
 @leaf
+def _slot(node: Any, kind: Any) -> Any:
+    """Return the place of a node's list in `heads`."""
+    return LINKS * node + 2 + kind
+
+
+@leaf
 def _link(mark: Any, slot: Any, marks: Any, heads: Any) -> None:
     """Put a mark at the head of a node's list."""
-    _, slot_of, after, before, _, _ = marks
-    slot_of[mark], before[mark], after[mark] = slot, -1, heads[slot]
-    if heads[slot] >= 0:
-        before[heads[slot]] = mark
+    head = heads[slot]
+    marks[mark, SLOT], marks[mark, NEXT], marks[mark, BEFORE] = slot, head, -1
+    if head >= 0:
+        marks[head, BEFORE] = mark
     heads[slot] = mark
 
 
 @leaf
 def _add(interval: Any, slot: Any, marks: Any, heads: Any, own: Any, sizes: Any) -> None:
     """Mark an interval at a node; there is room."""
-    interval_of, _, _, _, own_after, own_before = marks
-    mark = sizes[2]
+    mark, first = sizes[2], own[interval]
     if mark >= 0:
-        sizes[2] = own_after[mark]
+        sizes[2] = marks[mark, OWN_NEXT]
     else:
         mark = sizes[1]
         sizes[1] += 1
     sizes[3] += 1
-    interval_of[mark], own_before[mark], own_after[mark] = interval, -1, own[interval]
-    if own[interval] >= 0:
-        own_before[own[interval]] = mark
+    marks[mark, INTERVAL], marks[mark, OWN_NEXT], marks[mark, OWN_BEFORE] = interval, first, -1
+    if first >= 0:
+        marks[first, OWN_BEFORE] = mark
     own[interval] = mark
     _link(mark, slot, marks, heads)
 
@@ -71,20 +81,21 @@ def _add(interval: Any, slot: Any, marks: Any, heads: Any, own: Any, sizes: Any)
 @leaf
 def _drop(mark: Any, marks: Any, heads: Any, own: Any, sizes: Any) -> None:
     """Take a mark away; free ones are linked by the link of their intervals."""
-    interval_of, slot_of, after, before, own_after, own_before = marks
-    if before[mark] >= 0:
-        after[before[mark]] = after[mark]
+    before, after = marks[mark, BEFORE], marks[mark, NEXT]
+    if before >= 0:
+        marks[before, NEXT] = after
     else:
-        heads[slot_of[mark]] = after[mark]
-    if after[mark] >= 0:
-        before[after[mark]] = before[mark]
-    if own_before[mark] >= 0:
-        own_after[own_before[mark]] = own_after[mark]
+        heads[marks[mark, SLOT]] = after
+    if after >= 0:
+        marks[after, BEFORE] = before
+    before, after = marks[mark, OWN_BEFORE], marks[mark, OWN_NEXT]
+    if before >= 0:
+        marks[before, OWN_NEXT] = after
     else:
-        own[interval_of[mark]] = own_after[mark]
-    if own_after[mark] >= 0:
-        own_before[own_after[mark]] = own_before[mark]
-    interval_of[mark], own_after[mark], sizes[2] = -1, sizes[2], mark
+        own[marks[mark, INTERVAL]] = after
+    if after >= 0:
+        marks[after, OWN_BEFORE] = before
+    marks[mark, INTERVAL], marks[mark, OWN_NEXT], sizes[2] = -1, sizes[2], mark
     sizes[3] -= 1
 
 
@@ -93,34 +104,33 @@ def _note(slot: Any, marks: Any, heads: Any, seen: Any) -> None:
     """Note the mark of each interval of a list."""
     mark = heads[slot]
     while mark >= 0:
-        seen[marks[0][mark]] = mark
-        mark = marks[2][mark]
+        seen[marks[mark, INTERVAL]] = mark
+        mark = marks[mark, NEXT]
 
 
 @leaf
 def _is_in(interval: Any, slot: Any, marks: Any, seen: Any) -> Any:
     """Return whether an interval is in a list; what was noted earlier may be free, or elsewhere, by now."""
     mark = seen[interval]
-    return mark >= 0 and marks[0][mark] == interval and marks[1][mark] == slot
+    return mark >= 0 and marks[mark, INTERVAL] == interval and marks[mark, SLOT] == slot
 
 
 @leaf
-def _measure(node: Any, nodes: Any) -> None:
+def _height(node: Any, links: Any) -> Any:
+    return links[node, HEIGHT] if node >= 0 else 0
+
+
+@leaf
+def _measure(node: Any, links: Any) -> None:
     """Set the height of a node by those of its children."""
-    _, children, height = nodes
-    most = 0
-    for side in range(2):
-        if children[node, side] >= 0 and height[children[node, side]] > most:
-            most = height[children[node, side]]
-    height[node] = most + 1
+    below, above = _height(links[node, BELOW], links), _height(links[node, ABOVE], links)
+    links[node, HEIGHT] = 1 + max(below, above)
 
 
 @leaf
-def _lean(node: Any, nodes: Any) -> Any:
+def _lean(node: Any, links: Any) -> Any:
     """Return by how many levels the side below is deeper."""
-    _, children, height = nodes
-    below, above = children[node, BELOW], children[node, ABOVE]
-    return (height[below] if below >= 0 else 0) - (height[above] if above >= 0 else 0)
+    return _height(links[node, BELOW], links) - _height(links[node, ABOVE], links)
 
 
 @routine
@@ -132,56 +142,56 @@ def _rotate(top: Any, side: Any, forest: Any) -> Any:
     it holds (x, top) alone, and goes there too. But whatever holds (x, top), top itself and all above `top`
     holds all that is above x, and has one mark there instead.
     """
-    nodes, marks, heads, own, seen, sizes = forest
-    child, far = nodes[1][top, side], 1 - side
-    outer, at, beyond = 3 * top + side, 3 * top + AT, 3 * top + far
+    _, links, heads, marks, own, seen, sizes = forest
+    child, far = links[top, side], 1 - side
+    outer, at, beyond = _slot(top, side), _slot(top, AT), _slot(top, far)
+    inner = _slot(child, far)
     need, mark = 0, heads[outer]
     while mark >= 0:
-        need, mark = need + 2, marks[2][mark]
-    if sizes[3] + need > marks[0].shape[0]:
+        need, mark = need + 2, marks[mark, NEXT]
+    if sizes[3] + need > marks.shape[0]:
         return -1
     _note(at, marks, heads, seen[0])
     _note(beyond, marks, heads, seen[1])
-    rest = heads[outer]
-    mark = heads[3 * child + far]
-    heads[3 * child + far] = heads[outer] = -1
+    mark, rest = heads[inner], heads[outer]
+    heads[inner] = heads[outer] = -1
     for turn in range(2):
         while mark >= 0:
-            following, interval = marks[2][mark], marks[0][mark]
+            following, interval = marks[mark, NEXT], marks[mark, INTERVAL]
             is_all = _is_in(interval, at, marks, seen[0]) and _is_in(interval, beyond, marks, seen[1])
             if is_all:
                 _drop(seen[0][interval], marks, heads, own, sizes)
                 _drop(seen[1][interval], marks, heads, own, sizes)
-            _link(mark, 3 * child + far if is_all else outer, marks, heads)
+            _link(mark, inner if is_all else outer, marks, heads)
             if turn == 1:
-                _add(interval, 3 * child + side, marks, heads, own, sizes)
-                _add(interval, 3 * child + AT, marks, heads, own, sizes)
+                _add(interval, _slot(child, side), marks, heads, own, sizes)
+                _add(interval, _slot(child, AT), marks, heads, own, sizes)
             mark = following
         if turn == 0:
             mark = rest
-    nodes[1][top, side] = nodes[1][child, far]
-    nodes[1][child, far] = top
-    _measure(top, nodes)
-    _measure(child, nodes)
+    links[top, side] = links[child, far]
+    links[child, far] = top
+    _measure(top, links)
+    _measure(child, links)
     return child
 
 
 @routine
 def _balance(node: Any, forest: Any) -> Any:
     """Rotate if one side is two levels deeper; return what is on top then, or -1 if marks may run out."""
-    nodes = forest[0]
-    lean = _lean(node, nodes)
+    links = forest[1]
+    lean = _lean(node, links)
     if -2 < lean < 2:
-        _measure(node, nodes)
+        _measure(node, links)
         return node
     side = BELOW if lean > 0 else ABOVE
-    child = nodes[1][node, side]
-    child_lean = _lean(child, nodes)
+    child = links[node, side]
+    child_lean = _lean(child, links)
     if (side == BELOW and child_lean < 0) or (side == ABOVE and child_lean > 0):
         child = _rotate(child, 1 - side, forest)
         if child < 0:
             return -1
-        nodes[1][node, side] = child
+        links[node, side] = child
     return _rotate(node, side, forest)
 
 
@@ -191,33 +201,38 @@ def _add_key(tree: Any, at: Any, roots: Any, path: Any, forest: Any) -> Any:
 
     If marks ran out, the key is there and the path is not balanced yet: the next call goes on.
     """
-    nodes, _, heads, _, _, sizes = forest
-    key, children, height = nodes
+    keys, links, sizes = forest[0], forest[1], forest[6]
     depth, node = 0, roots[tree]
-    while node >= 0 and key[node] != at:
+    while node >= 0 and keys[node] != at:
         path[depth] = node
         depth += 1
-        node = children[node, ABOVE if at > key[node] else BELOW]
+        node = links[node, ABOVE if at > keys[node] else BELOW]
     if node < 0:
         node = sizes[0]
         sizes[0] += 1
-        key[node], height[node] = at, 1
-        children[node, BELOW] = children[node, ABOVE] = -1
-        for kind in range(3):
-            heads[3 * node + kind] = -1
+        keys[node] = at
+        links[node, :HEIGHT] = -1
+        links[node, HEIGHT] = 1
         if depth:
-            children[path[depth - 1], ABOVE if at > key[path[depth - 1]] else BELOW] = node
+            links[path[depth - 1], ABOVE if at > keys[path[depth - 1]] else BELOW] = node
         else:
             roots[tree] = node
+    elif node != sizes[4]:
+        return True
+    stopped, sizes[4] = sizes[4], -1
     while depth:
         depth -= 1
+        height = links[path[depth], HEIGHT]
         top = _balance(path[depth], forest)
         if top < 0:
+            sizes[4] = node
             return False
         if depth:
-            children[path[depth - 1], ABOVE if at > key[path[depth - 1]] else BELOW] = top
+            links[path[depth - 1], ABOVE if at > keys[path[depth - 1]] else BELOW] = top
         else:
             roots[tree] = top
+        if links[top, HEIGHT] == height and node != stopped:
+            break  # nothing has changed for those above
     return True
 
 
@@ -227,28 +242,27 @@ def _place(interval: Any, lo: Any, hi: Any, root: Any, work: Any, forest: Any) -
 
     A node's values lie between two keys of its ancestors; without one, an infinity itself is among them.
     """
-    nodes, marks, heads, own, _, sizes = forest
+    keys, links, heads, marks, own, _, sizes = forest
     path, ends = work
-    key, children, _ = nodes
     path[0], ends[0, 0], ends[1, 0] = root, -INFINITY, INFINITY
     top = 1
     while top:
         top -= 1
         node, left, right = path[top], ends[0, top], ends[1, top]
-        at = key[node]
+        at = keys[node]
         if lo <= at <= hi:
-            _add(interval, 3 * node + AT, marks, heads, own, sizes)
+            _add(interval, _slot(node, AT), marks, heads, own, sizes)
         if lo < at:
             if lo <= left and hi >= at:
-                _add(interval, 3 * node + BELOW, marks, heads, own, sizes)
-            elif (hi > left or left == -INFINITY) and children[node, BELOW] >= 0:
-                path[top], ends[0, top], ends[1, top] = children[node, BELOW], left, at
+                _add(interval, _slot(node, BELOW), marks, heads, own, sizes)
+            elif (hi > left or left == -INFINITY) and links[node, BELOW] >= 0:
+                path[top], ends[0, top], ends[1, top] = links[node, BELOW], left, at
                 top += 1
         if hi > at:
             if hi >= right and lo <= at:
-                _add(interval, 3 * node + ABOVE, marks, heads, own, sizes)
-            elif (lo < right or right == INFINITY) and children[node, ABOVE] >= 0:
-                path[top], ends[0, top], ends[1, top] = children[node, ABOVE], at, right
+                _add(interval, _slot(node, ABOVE), marks, heads, own, sizes)
+            elif (lo < right or right == INFINITY) and links[node, ABOVE] >= 0:
+                path[top], ends[0, top], ends[1, top] = links[node, ABOVE], at, right
                 top += 1
 
 
@@ -269,7 +283,7 @@ def insert(begin: Any, intervals: Any, roots: Any, work: Any, forest: Any) -> An
     """
     number, tree_of, lo, hi = intervals
     path = work[0]
-    marks, sizes = forest[1], forest[5]
+    marks, sizes = forest[3], forest[6]
     for at in range(begin, number.shape[0]):
         tree = tree_of[at]
         has_lo, has_hi = lo[at] > -INFINITY, hi[at] < INFINITY
@@ -282,7 +296,7 @@ def insert(begin: Any, intervals: Any, roots: Any, work: Any, forest: Any) -> An
             is_done = _add_key(tree, 0.0, roots, path, forest)
         if not is_done:
             return at
-        if sizes[3] + PLACE_MARKS_MAX > marks[0].shape[0]:
+        if sizes[3] + PLACE_MARKS_MAX > marks.shape[0]:
             return at
         _place(number[at], lo[at], hi[at], roots[tree], work, forest)
     return number.shape[0]
@@ -291,7 +305,7 @@ def insert(begin: Any, intervals: Any, roots: Any, work: Any, forest: Any) -> An
 @kernel
 def remove(begin: Any, end: Any, forest: Any) -> None:
     """Take the marks of intervals [begin, end) away; keys stay."""
-    _, marks, heads, own, _, sizes = forest
+    _, _, heads, marks, own, _, sizes = forest
     for interval in range(begin, end):
         while own[interval] >= 0:
             _drop(own[interval], marks, heads, own, sizes)
@@ -318,8 +332,7 @@ def search(
     work : int64[n, 3]
         Keys compared, candidates, predicates evaluated for them (out).
     """
-    nodes, marks, heads = forest[:3]
-    key, children, _ = nodes
+    keys, links, _, marks = forest[:4]
     first, ends, attribute, comparison, constant = store
     for event in range(begin, values.shape[0]):
         total, steps, candidates, evaluated = stops[event], 0, 0, 0
@@ -328,12 +341,12 @@ def search(
             node = trees[1][tree] if value == value else -1
             while node >= 0:
                 steps += 1
-                side = AT if value == key[node] else (ABOVE if value > key[node] else BELOW)
-                mark = heads[3 * node + side]
-                node = -1 if side == AT else children[node, side]
+                side = AT if value == keys[node] else (ABOVE if value > keys[node] else BELOW)
+                mark = links[node, 2 + side]
+                node = -1 if side == AT else links[node, side]
                 while mark >= 0:
-                    place = marks[0][mark]
-                    mark = marks[2][mark]
+                    place = marks[mark, INTERVAL]
+                    mark = marks[mark, NEXT]
                     candidates += 1
                     is_match = True
                     for one in range(first[place], ends[place + 1]):

@@ -132,15 +132,15 @@ def search(
 
 def stabbed(value: float, root: int, forest: Any) -> list[int]:
     """Return the intervals that are marked on a value's path."""
-    (key, children, _), marks, heads = forest[:3]
+    keys, links, _, marks = forest[:4]
     if math.isnan(value) or root < 0:
         return []
-    side = 2 if value == key[root] else int(value > key[root])
-    mine, mark = [], heads[3 * root + side]
+    side = 2 if value == keys[root] else int(value > keys[root])
+    mine, mark = [], links[root, 2 + side]
     while mark >= 0:
-        mine.append(int(marks[0][mark]))
-        mark = marks[2][mark]
-    return mine + (stabbed(value, int(children[root, side]), forest) if side < 2 else [])
+        mine.append(int(marks[mark, 0]))
+        mark = marks[mark, 2]
+    return mine + (stabbed(value, int(links[root, side]), forest) if side < 2 else [])
 
 
 def gough_nodes(intervals: Any, place_count: int) -> int:
