@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pubsub_cluster.benchmarks.reproductions.outcome import Experiment
-from pubsub_cluster.benchmarks.reproductions.rr4089 import parameters, sweep
+from pubsub_cluster.benchmarks.reproductions.rr4089 import drift, example, micro, parameters, sweep
 from pubsub_cluster.benchmarks.reproductions.rr4089.claims import CLAIMS
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -16,4 +16,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         CLAIMS,
         "sizes of domains, predicates per subscription (RR-4089 section 6.2.2)",
     ),
+    "rr4089-4a": Experiment(drift.run_schema, CLAIMS, "schemas change over 20 hours (RR-4089 figure 4a)"),
+    "rr4089-4b": Experiment(drift.run_skew, CLAIMS, "values get skewed over 20 hours (RR-4089 figure 4b)"),
+    "rr4089-3.1": Experiment(example.run, CLAIMS, "example 3.1, computed (RR-4089)"),
+    "rr4089-kernels": Experiment(micro.run, CLAIMS, "loops and look-ups (RR-4089 sections 2.2.3, 3.1.1)"),
 }
