@@ -199,6 +199,10 @@ is a table `[schema]` of the configuration, or a JSON file that `--schema FILE` 
 | `values` | an attribute | enumerated: the words in order; hierarchical: paths, ancestors are implied |
 | `ordered` | an attribute | enumerated only: `< <= > >=` and `BETWEEN` follow `values`. Default: false |
 | `unique` | an attribute | an event has at most one value, more are refused. Default: false |
+| `domains` | the schema | a list of `name`, `domain`, `values`, `ordered`; an attribute may name one |
+| `types` | the schema | a list of event types, maybe empty; it makes the schema closed. Default: no types |
+| `name`, `attributes` | an [event type](semantics.md#event-types) | its name; a list of attributes |
+| `name`, `optional`, `multiple` | an attribute of a type | the last two are false without being said |
 
 One attribute of each domain (what the domains mean: [semantics.md](semantics.md#domains); the expressions:
 [language.md](language.md)):

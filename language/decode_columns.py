@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.language.errors import EventError
+from pubsub_cluster.language.event_types import checked_batch
 from pubsub_cluster.language.events import EventReader, refuse_count, refuse_several
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.payload_check import INTEGER_BYTES, ColumnView, split_columns
@@ -25,6 +26,7 @@ from pubsub_cluster.language.raw_batch import (
     RawBatch,
     TextEntries,
     Value,
+    without_events,
 )
 from pubsub_cluster.language.schema import Attribute, DomainKind
 from pubsub_cluster.language.values import number_keys_float64, number_keys_int64
@@ -79,8 +81,10 @@ def decode_columns(
         for event_idx in np.flatnonzero(entry_count > entry_count_max).tolist():
             _refuse(refused, event_idx, lambda: refuse_count(entry_count_max))
     if refused:
-        attributes = _without(attributes, refused, event_count)
-    return RawBatch(event_count, attributes, refused)
+        attributes = without_events(attributes, refused, event_count)
+    raw = RawBatch(event_count, attributes, refused)
+    types = reader.schema.types
+    return raw if types is None or names is not None else checked_batch(raw, types)
 
 
 def _events_of(view: ColumnView, picked: IndexArray) -> ColumnView:
@@ -256,25 +260,3 @@ def _refuse(refused: dict[int, EventError], event_idx: int, check: Callable[...,
         refused[event_idx] = error
     else:
         raise AssertionError("a value that was found to be wrong passed its own check")
-
-
-def _without(
-    attributes: dict[str, AttributeEntries], refused: Mapping[int, EventError], event_count: int
-) -> dict[str, AttributeEntries]:
-    """Return the entries without the rows of refused events."""
-    is_kept = np.ones(event_count, dtype=np.bool_)
-    is_kept[list(refused)] = False
-    kept: dict[str, AttributeEntries] = {}
-    for name, (numbers, texts, booleans) in attributes.items():
-        if numbers is not None:
-            keep = is_kept[numbers.event]
-            numbers = NumberEntries(numbers.event[keep], numbers.whole[keep], numbers.part[keep])
-        if texts is not None:
-            keep = is_kept[texts.event]
-            texts = TextEntries(texts.event[keep], texts.start[keep], texts.end[keep], texts.data)
-        if booleans is not None:
-            keep = is_kept[booleans.event]
-            booleans = BooleanEntries(booleans.event[keep], booleans.value[keep])
-        if any(rows is not None and rows.event.size for rows in (numbers, texts, booleans)):
-            kept[name] = AttributeEntries(numbers, texts, booleans)
-    return kept

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.language.errors import EventError
+from pubsub_cluster.language.event_types import checked_batch
 from pubsub_cluster.language.events import EventReader
 from pubsub_cluster.language.payload import DECODE_ERRORS, Buffer
 from pubsub_cluster.language.raw_batch import (
@@ -113,7 +114,8 @@ def transpose_events(
                 attributes.pop(name, None)
             else:
                 attributes[name] = entries
-    return RawBatch(len(events), attributes, refused)
+    raw = RawBatch(len(events), attributes, refused)
+    return raw if reader.schema.types is None else checked_batch(raw, reader.schema.types)
 
 
 class _Column:

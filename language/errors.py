@@ -100,6 +100,12 @@ class DomainError(CallerError):
     code = "bad_domain"
 
 
+class SchemaConflictError(CallerError):
+    """An extension of the schema that conflicts with what is declared already."""
+
+    code = "schema_conflict"
+
+
 class EventError(CallerError):
     """One event of a batch is refused; `fields` has ``event_index``; the rest of the batch is matched."""
 

@@ -84,9 +84,11 @@ class EventReader:
                 value = self._declared_value(name, value)
             flat[name] = (value,)
         if nested:
-            return self._with_nested(flat, nested)
-        if len(flat) > self.limits.attributes_per_event_max:
+            flat = self._with_nested(flat, nested)
+        elif len(flat) > self.limits.attributes_per_event_max:
             refuse_count(self.limits.attributes_per_event_max)
+        if self.schema.types is not None:
+            self.schema.types.check_event(flat)
         return flat
 
     def check_name(self, name: Any) -> None:

@@ -8,6 +8,7 @@ values as ranks, hierarchical ones as pre-order numbers, numbers as number keys 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -92,6 +93,28 @@ class RawBatch(NamedTuple):
     event_count: int
     attributes: dict[str, AttributeEntries]
     refused: dict[int, EventError]
+
+
+def without_events(
+    attributes: Mapping[str, AttributeEntries], refused: Collection[int], event_count: int
+) -> dict[str, AttributeEntries]:
+    """Return entries without the rows of some events, those to refuse."""
+    is_kept = np.ones(event_count, dtype=np.bool_)
+    is_kept[list(refused)] = False
+    kept: dict[str, AttributeEntries] = {}
+    for name, (numbers, texts, booleans) in attributes.items():
+        if numbers is not None:
+            keep = is_kept[numbers.event]
+            numbers = NumberEntries(numbers.event[keep], numbers.whole[keep], numbers.part[keep])
+        if texts is not None:
+            keep = is_kept[texts.event]
+            texts = TextEntries(texts.event[keep], texts.start[keep], texts.end[keep], texts.data)
+        if booleans is not None:
+            keep = is_kept[booleans.event]
+            booleans = BooleanEntries(booleans.event[keep], booleans.value[keep])
+        if any(rows is not None and rows.event.size for rows in (numbers, texts, booleans)):
+            kept[name] = AttributeEntries(numbers, texts, booleans)
+    return kept
 
 
 def event_values(raw: RawBatch, event_idx: int) -> dict[str, tuple[Value, ...]]:

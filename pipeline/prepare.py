@@ -96,9 +96,18 @@ def validate(schema: Schema, limits: Limits = DEFAULT_LIMITS, parse_text: bool =
     Raises
     ------
     CallerError
+        The schema has event types, which are judged by the cluster alone.
         (By the transform.) The table has none of the attributes, or a column is of a type of which its
         attribute's domain takes no value.
     """
+
+    if schema.types is not None:
+        raise CallerError(
+            "events of a schema with event types are not prepared",
+            seen=list(schema.types.names)[:20],
+            limit="schemas without `types`",
+            remedy="Publish them as they are: the cluster checks each event against its types.",
+        )
 
     def judged(raw: DataFrame) -> DataFrame:
         found = _flat(raw.schema)

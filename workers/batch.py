@@ -1,8 +1,9 @@
 """A batch as a worker reads it: scanned or seen as columns at once, decoded by attribute only when asked.
 
 Rows (JSON, MessagePack) become a `FlatBatch`. Columns that need no closer look are used as they come
-(`workers.dense`). Everything else is what `decode_payload` makes of it. `raw` is for those who want values by
-attribute (the delta, comparisons of two attributes, the tuner's sample).
+(`workers.dense`). Everything else is what `decode_payload` makes of it, and so is every batch under a schema
+with event types. `raw` is for those who want values by attribute (the delta, comparisons of two attributes,
+the tuner's sample).
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class EventBatch:
         self._raw: RawBatch | None = None
         self._rows: tuple[I4, I8] | None = None
         self._decode = (header, buffers, schema, limits)
+        if schema.types is not None:
+            return  # events are checked against their types as they are decoded
         if header["format"] in SCANNERS:
             self.flat = scan_rows(header, buffers, event_reader(schema, limits), names, room)
         elif header["format"] == "columns":

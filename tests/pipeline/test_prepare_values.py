@@ -239,3 +239,10 @@ def test_columns_are_mapped_by_name_and_path(spark: SparkSession) -> None:
         raw.transform(map_columns({"a": "e.f"}))
     with pytest.raises(CallerError, match="no column of a declared attribute"):
         raw.transform(validate(Schema((declared("zzz", DomainKind.FLOAT),))))
+
+
+def test_a_schema_with_event_types_is_refused() -> None:
+    from pubsub_cluster.pipeline.prepare import validate
+
+    with pytest.raises(CallerError, match="with event types are not prepared"):
+        validate(Schema.from_json({"types": []}))
