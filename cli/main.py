@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "forget": "pubsub_cluster.cli.listen:forget",
     "match": "pubsub_cluster.cli.match:match",
     "explain": "pubsub_cluster.cli.explain:explain",
+    "schema": "pubsub_cluster.cli.schema:schema",
     "resize": "pubsub_cluster.cli.resize:resize",
     "backup": "pubsub_cluster.cli.durable:backup",
     "restore": "pubsub_cluster.cli.durable:restore",

@@ -21,6 +21,7 @@ from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.matches import Matches, matches_from_reply
 from pubsub_cluster.client.operating import OperatorCalls
 from pubsub_cluster.client.publishing import Batch, Publication, publication_of
+from pubsub_cluster.client.schema_calls import SchemaCalls
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
@@ -34,7 +35,7 @@ AnswerName: TypeAlias = Literal["handles", "counts", "none"]
 _Pending = TypeVar("_Pending")
 
 
-class Calls(OperatorCalls):
+class Calls(OperatorCalls, SchemaCalls):
     """What a client can do, whether or not its session blocks.
 
     Parameters

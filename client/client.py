@@ -126,6 +126,11 @@ class Client:
     backup = _blocking(Calls.backup)
     restore = _blocking(Calls.restore)
     verify = _blocking(Calls.verify)
+    schema_show = _blocking(Calls.schema_show)
+    schema_add_domain = _blocking(Calls.schema_add_domain)
+    schema_add_attribute = _blocking(Calls.schema_add_attribute)
+    schema_extend_type = _blocking(Calls.schema_extend_type)
+    schema_add_type = _blocking(Calls.schema_add_type)
     resize = _blocking(Calls.resize)
     stop_cluster = _blocking(Calls.stop_cluster)
 

@@ -27,6 +27,7 @@ from pubsub_cluster.coordinator.store_format import INSERT_GROUP
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.language.schema_rules import is_extension
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
@@ -77,7 +78,9 @@ def prepare_restore(task: KeeperTask) -> dict[str, Any]:
     with opened(Path(task.path), BACKUP_KIND) as file:
         file.check()
         schema_text = file.facts["schema"]
-        if task.given_schema is not None and orjson.loads(task.given_schema) != orjson.loads(schema_text):
+        if task.given_schema is not None and not is_extension(
+            Schema.from_json(orjson.loads(schema_text)), Schema.from_json(orjson.loads(task.given_schema))
+        ):
             raise StoreError(
                 "the backup's subscriptions were made under another schema than the cluster was started with",
                 seen=task.path,

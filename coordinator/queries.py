@@ -9,6 +9,7 @@ from pubsub_cluster.coordinator import counting, describing
 from pubsub_cluster.coordinator import status as status_page
 from pubsub_cluster.coordinator.answers import Reply
 from pubsub_cluster.coordinator.resizing import resize
+from pubsub_cluster.coordinator.schema_desk import answer_schema
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import Message, Op
 from pubsub_cluster.language.values import check_name
@@ -49,6 +50,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
             return Reply(counting.stats(coordinator, header))
         case Op.TUNE:
             return Reply(status_page.tune(coordinator, header, message.request))
+        case Op.SCHEMA:
+            return Reply(answer_schema(coordinator, header))
         case Op.RESIZE:
             resize(coordinator, header)
         case Op.BACKUP | Op.RESTORE | Op.VERIFY:

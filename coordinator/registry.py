@@ -103,6 +103,11 @@ class Registry:
             raise UnknownIdError("no subscription has this id", seen=name, remedy="Subscribe it first.")
         return name, row, self._live_row(row, name)
 
+    def take_schema(self, schema: Schema) -> None:
+        """Read expressions by an extended schema from now on."""
+        self.schema = schema
+        self._staging.take_schema(schema)
+
     def answer_of(self, change: Change) -> Answer:
         """Return what the sender of a durable change was answered, or would have been."""
         told: Answer = {"ok": True, "id": change.subscription_id, "handle": change.handle}

@@ -12,7 +12,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -21,6 +21,7 @@ from pubsub_cluster.coordinator.backend import RETAINER, Backend
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.intake import BUSY_RETRY_AFTER_S, Publication
 from pubsub_cluster.language.errors import BusyError, ClusterError
+from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.workers import retained_messages as wire
 
@@ -229,6 +230,12 @@ class RetainedDesk:
             else:
                 entry.message = None
                 self._handed.append(entry)
+
+    def take_schema(self, schema: Schema) -> None:
+        """Go on with an extended schema."""
+        self.config = replace(self.config, schema=schema)
+        if self._ready:
+            self.backend.send(RETAINER, wire.encode(wire.SchemaExtended(schema.to_json())))
 
     def heard(self, body: bytes) -> None:
         """Take a message of the process."""

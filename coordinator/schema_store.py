@@ -1,7 +1,8 @@
 """The schema is kept with the data: the same expressions mean other things under another one.
 
-A start without a schema takes the stored one. A start with another schema than the stored one is refused
-while there are subscriptions that were made under it.
+A start without a schema takes the stored one, and so does a start with one that publishers have extended
+since (`pubsub_cluster.language.schema_rules`). A start with another schema than these is refused while there
+are subscriptions that were made under the stored one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.store import ChangeStore
 from pubsub_cluster.language.errors import StartError
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.language.schema_rules import is_extension
 
 
 def with_stored_schema(config: ClusterConfig, store: ChangeStore) -> ClusterConfig:
@@ -25,11 +27,12 @@ def with_stored_schema(config: ClusterConfig, store: ChangeStore) -> ClusterConf
         Another schema was given than the one under which subscriptions were made.
     """
     stored = store.stored_schema()
-    if stored is None or (store.is_empty() and config.schema != EMPTY_SCHEMA):
+    schema = None if stored is None else Schema.from_json(orjson.loads(stored))
+    is_taken = schema is not None and (config.schema == EMPTY_SCHEMA or is_extension(schema, config.schema))
+    if schema is None or (store.is_empty() and not is_taken):
         store.keep_schema(orjson.dumps(config.schema.to_json()).decode())
         return config
-    schema = Schema.from_json(orjson.loads(stored))
-    if config.schema not in (EMPTY_SCHEMA, schema):
+    if not is_taken:
         raise StartError(
             "the data directory's subscriptions were made under another schema",
             seen=sorted(_differences(config.schema, schema)),

@@ -11,12 +11,14 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from pubsub_cluster.language.errors import PubSubError, StoreError
+from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.language.schema_rules import is_extension
 from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue
 from pubsub_cluster.shm.catalogue_store import I8, CatalogueColumns
@@ -186,11 +188,12 @@ def _read(file: PackedFile) -> Snapshot:
 
 
 def _check(file: PackedFile, found: Snapshot, lineage: str, schema: str, end: int) -> None:
-    for what, seen, expected in (
-        ("the change table", found.facts.lineage, lineage),
-        ("the schema", msgspec.json.decode(found.facts.schema), msgspec.json.decode(schema)),
+    made_under, now = msgspec.json.decode(found.facts.schema), msgspec.json.decode(schema)
+    for what, seen, expected, fits in (
+        ("the change table", found.facts.lineage, lineage, found.facts.lineage == lineage),
+        ("the schema", made_under, now, made_under == now or _extends(now, made_under)),
     ):
-        if seen != expected:
+        if not fits:
             raise StoreError(f"the snapshot does not belong to {what}", seen=seen, limit=expected)
     if found.facts.version > end:
         raise StoreError(
@@ -199,3 +202,10 @@ def _check(file: PackedFile, found: Snapshot, lineage: str, schema: str, end: in
             limit=end,
             path=str(file.path),
         )
+
+
+def _extends(schema: Any, made_under: Any) -> bool:
+    """Whether rows mean under a schema what they meant under the one that they were made under."""
+    if schema is None or made_under is None:
+        return False
+    return is_extension(Schema.from_json(schema), Schema.from_json(made_under))

@@ -118,6 +118,11 @@ class Staging:
         self._staged: deque[Staged] = deque()
         self.room = NO_COUNTS  # upper bound of what the staged changes need
 
+    def take_schema(self, schema: Schema) -> None:
+        """Read expressions by an extended schema from now on."""
+        self.schema = schema
+        self.expressions = ExpressionReader(schema, self.limits)
+
     def subscribe_many(self, items: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
         """Stage new subscriptions, each as `subscribe` does.
 

@@ -51,6 +51,7 @@ class Op(enum.StrEnum):
     STATUS = "status"
     STATS = "stats"
     TUNE = "tune"
+    SCHEMA = "schema"
     RESIZE = "resize"
     BACKUP = "backup"
     RESTORE = "restore"
@@ -102,6 +103,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.STATUS: Fields(),
     Op.STATS: Fields(frozenset({"kind"}), frozenset({"names", "top"})),
     Op.TUNE: Fields(frozenset({"action"}), frozenset({"name", "value", "path"})),
+    Op.SCHEMA: Fields(frozenset({"action"}), frozenset({"definition"})),
     Op.RESIZE: Fields(frozenset({"shards", "replicas"})),
     Op.BACKUP: Fields(frozenset({"path"})),
     Op.RESTORE: Fields(frozenset({"path"})),
@@ -125,6 +127,7 @@ REPLY_FIELDS: dict[Op, frozenset[str]] = {
     Op.STATUS: frozenset(),
     Op.STATS: frozenset({"since", "items"}),
     Op.TUNE: frozenset(),
+    Op.SCHEMA: frozenset({"schema"}),
     Op.RESIZE: frozenset(),
     Op.BACKUP: frozenset({"job"}),
     Op.RESTORE: frozenset({"job"}),

@@ -50,6 +50,7 @@ def test_every_option_is_explained(names: tuple[str, ...], command: click.Comman
 
 PREPARE = ("prepare events", "prepare subscriptions", "prepare flights")
 PIPELINE = ("build", "match", "stream", "statistics", "groups", *PREPARE)
+SCHEMA = ("show", "add-domain", "add-attribute", "extend-type", "add-type")
 TUNE = ("import-statistics", "show", "now", "set", "freeze", "thaw", "log")
 
 
@@ -77,6 +78,7 @@ def test_all_commands_are_there() -> None:
         "restore",
         "verify",
     ]
+    expected += [f"schema {name}" for name in SCHEMA]
     expected += [f"tune {name}" for name in TUNE] + [f"pipeline {name}" for name in PIPELINE]
     assert found == {*expected, "demo flights"}
 

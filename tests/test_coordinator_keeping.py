@@ -34,7 +34,8 @@ from pubsub_cluster.coordinator.snapshots import (
 from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
 from pubsub_cluster.language.errors import ProtocolError, StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
-from pubsub_cluster.language.schema import EMPTY_SCHEMA
+from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.language.schema_rules import extended
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.change_groups import Change
@@ -227,6 +228,26 @@ def test_a_snapshot_of_another_table_is_passed_over(history: tuple[Path, Registr
         assert found is not None
 
 
+def test_a_snapshot_of_before_the_schema_was_extended_is_taken(tmp_path: Path) -> None:
+    before = Schema.from_json({"types": []})
+    after = extended(before, "add_type", {"name": "t"})
+    texts = [msgspec.json.encode(schema.to_json()).decode() for schema in (before, after)]
+    registry = Registry(CatalogueWriter.in_memory(1 << 10), before, DEFAULT_LIMITS)
+    for made_under, now, is_taken in (
+        (texts[0], texts[1], True),
+        (texts[1], texts[0], False),
+        (texts[0], SCHEMA, False),
+        (SCHEMA, texts[0], False),
+    ):
+        data_dir = tmp_path / str(len(list(tmp_path.iterdir())))
+        data_dir.mkdir()
+        facts = SnapshotFacts("e" * 32, 0, 1, made_under)
+        packed = pack_catalogue(registry.catalogue.columns, registry.catalogue.counts(), 0)
+        write_snapshot(data_dir, facts, packed, packed.columns["handle"].astype("i8"), {})
+        with newest_snapshot(data_dir, "e" * 32, now, 0) as found:
+            assert (found is not None) is is_taken
+
+
 def test_a_packed_file_replaces_another_only_when_it_is_complete(tmp_path: Path) -> None:
     import numpy as np
 
@@ -310,7 +331,8 @@ def test_a_backup_that_cannot_be_restored_changes_nothing(
             prepare_restore(task_for(data_dir, registry, path))
     path.write_bytes(whole)
     with pytest.raises(StoreError, match="another schema"):
-        prepare_restore(task_for(data_dir, registry, path, given_schema='{"x": 1}'))
+        other = '{"attributes": [{"name": "x", "domain": "float"}]}'
+        prepare_restore(task_for(data_dir, registry, path, given_schema=other))
     with pytest.raises(StoreError, match="no such file"):
         prepare_restore(task_for(data_dir, registry, tmp_path / "nowhere"))
     assert sorted(entry.name for entry in data_dir.rglob("*")) == before

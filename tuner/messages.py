@@ -37,6 +37,12 @@ class TunerSetup(msgspec.Struct, tag="tuner_setup", frozen=True):
     partition_count: int
 
 
+class SchemaExtended(msgspec.Struct, tag="schema", frozen=True):
+    """Coordinator: the schema, extended; batches after this message are read by it."""
+
+    schema: dict[str, Any]
+
+
 class TunerReady(msgspec.Struct, tag="tuner_ready", frozen=True):
     """Tuner: mapped and waiting."""
 
@@ -255,7 +261,9 @@ class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
     """Coordinator: leave."""
 
 
-ToTuner: TypeAlias = TunerSetup | Sample | Tune | Fold | FormGroups | DropCatalogue | TunerShutdown
+ToTuner: TypeAlias = (
+    TunerSetup | SchemaExtended | Sample | Tune | Fold | FormGroups | DropCatalogue | TunerShutdown
+)
 FromTuner: TypeAlias = (
     TunerHello
     | TunerReady

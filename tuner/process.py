@@ -99,6 +99,8 @@ class TunerLoop:
         match message:
             case wire.TunerSetup():
                 self._configure(message)
+            case wire.SchemaExtended(schema):
+                self._schema = Schema.from_json(schema)
             case wire.Sample():
                 self._sample(message)
             case wire.Tune():

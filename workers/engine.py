@@ -70,7 +70,8 @@ class MatchEngine:
     ----------
     catalogue : CatalogueReader
     schema : Schema
-        Of the events that `read` reads.
+        Of the events that `read` reads. One with event types may be replaced, as `schema`, by an extension of
+        it: such events are decoded without the tables that are made here.
     limits : Limits
     """
 

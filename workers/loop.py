@@ -35,6 +35,7 @@ from pubsub_cluster.workers.state import (
     MapLayout,
     Match,
     Stop,
+    TakeSchema,
     UnmapLayout,
     WorkerMachine,
     WritePage,
@@ -122,6 +123,8 @@ class WorkerLoop:
                 self._write_page(action)
             case Configure(setup):
                 self._configure(setup)
+            case TakeSchema(schema):
+                self._engine.schema = self._schema = Schema.from_json(schema)
             case MapLayout(message):
                 self._map_layout(message)
             case UnmapLayout(generation):

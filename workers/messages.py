@@ -57,6 +57,12 @@ class DropLayout(msgspec.Struct, tag="drop", frozen=True):
     generation: int
 
 
+class SchemaExtended(msgspec.Struct, tag="schema", frozen=True):
+    """Coordinator: the schema, extended; batches after this message are read by it."""
+
+    schema: dict[str, Any]
+
+
 class Task(msgspec.Struct, tag="task", frozen=True):
     """Coordinator: match the batch in `chunk_idx` as of this moment; answer into `slot_idx`."""
 
@@ -142,7 +148,7 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True):
     """Worker: alive and idle."""
 
 
-ToWorker: TypeAlias = Setup | AttachLayout | DropLayout | Task | Continue | Forget | Shutdown
+ToWorker: TypeAlias = Setup | SchemaExtended | AttachLayout | DropLayout | Task | Continue | Forget | Shutdown
 FromWorker: TypeAlias = (
     Hello | Ready | LayoutAttached | LayoutRefused | Page | Observed | TaskFailed | Heartbeat
 )

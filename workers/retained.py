@@ -129,7 +129,7 @@ class RetainedEvents:
     def __init__(
         self, schema: Schema, limits: Limits, events_max: int, size_bytes_max: int, age_us: int
     ) -> None:
-        self._schema, self._limits = schema, limits
+        self.schema, self._limits = schema, limits
         self._events_max, self._size_bytes_max, self._age_us = events_max, size_bytes_max, age_us
         self._parts: list[_Part] = []
         self._waiting: list[tuple[Block, Batch]] = []
@@ -152,7 +152,7 @@ class RetainedEvents:
         PubSubError
             The payload cannot be read; nothing is kept of it.
         """
-        raw = decode_payload(batch.header, batch.buffers, self._schema, self._limits)
+        raw = decode_payload(batch.header, batch.buffers, self.schema, self._limits)
         block = block_of(raw)
         batch.event_idx = np.arange(raw.event_count, dtype=np.int32)
         if raw.refused:

@@ -23,6 +23,12 @@ class RetainerSetup(msgspec.Struct, tag="retainer_setup", frozen=True):
     age_us: int
 
 
+class SchemaExtended(msgspec.Struct, tag="schema", frozen=True):
+    """Coordinator: the schema, extended; batches and questions after this message are read by it."""
+
+    schema: dict[str, Any]
+
+
 class Retain(msgspec.Struct, tag="retain", frozen=True):
     """Coordinator: retain the good events of this batch until `valid_until`.
 
@@ -102,7 +108,7 @@ class RetainerHeartbeat(msgspec.Struct, tag="retainer_heartbeat", frozen=True):
     counts: Counts
 
 
-ToRetainer: TypeAlias = RetainerSetup | Retain | Ask | Now | RetainerShutdown
+ToRetainer: TypeAlias = RetainerSetup | SchemaExtended | Retain | Ask | Now | RetainerShutdown
 FromRetainer: TypeAlias = RetainerHello | Retained | Found | RetainerHeartbeat
 
 encode = msgspec.msgpack.encode

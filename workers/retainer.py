@@ -151,6 +151,10 @@ class RetainerLoop:
         match message:
             case wire.RetainerSetup() as setup:
                 self._configure(setup)
+            case wire.SchemaExtended(given):
+                schema = Schema.from_json(given)
+                self._events.schema = schema
+                self._answering = Answering(schema, self._limits, self._events)
             case wire.Retain() as batch:
                 self._retain(batch)
             case wire.Ask() as asked:
@@ -164,6 +168,7 @@ class RetainerLoop:
     @fault_point("retainer.configure")
     def _configure(self, setup: wire.RetainerSetup) -> None:
         limits, schema = Limits(**setup.limits), Schema.from_json(setup.schema)
+        self._limits = limits
         self._events = RetainedEvents(schema, limits, setup.events_max, setup.size_bytes_max, setup.age_us)
         self._answering = Answering(schema, limits, self._events)
 

@@ -8,7 +8,7 @@ other tasks go on meanwhile because each has its own result slot.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pubsub_cluster.workers import messages as wire
 
@@ -18,6 +18,13 @@ class Configure:
     """Map the segments of the setup, compile the kernels, then say `Ready`."""
 
     setup: wire.Setup
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSchema:
+    """Read later batches by this schema."""
+
+    schema: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class Stop:
     """Leave."""
 
 
-Action: TypeAlias = Configure | MapLayout | UnmapLayout | Match | WritePage | Forget | Stop
+Action: TypeAlias = Configure | TakeSchema | MapLayout | UnmapLayout | Match | WritePage | Forget | Stop
 
 
 @dataclass(slots=True)
@@ -91,6 +98,8 @@ class WorkerMachine:
             return [Stop()]
         if not self.configured:
             raise AssertionError(f"{type(message).__name__} before the setup")
+        if isinstance(message, wire.SchemaExtended):
+            return [TakeSchema(message.schema)]
         if isinstance(message, wire.AttachLayout):
             return [MapLayout(message)]
         if isinstance(message, wire.DropLayout):

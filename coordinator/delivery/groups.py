@@ -253,6 +253,10 @@ class GroupDesk:
         ready, self._ready = self._ready, None
         return self._membership.offer(ready, now_s)
 
+    def take_schema(self, schema: Schema) -> None:
+        """Go on with an extended schema."""
+        self._schema = schema
+
     def of_events(self, header: Mapping[str, Any], buffers: Sequence[Buffer], events: Sequence[int]) -> I4:
         """Return the group of each of some events of a publication, by its cell: int32[e].
 
