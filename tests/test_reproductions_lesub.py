@@ -12,6 +12,7 @@ from pubsub_cluster.benchmarks.reproductions.lesub import (
     claims,
     insertion,
     ratios,
+    schema,
     times,
     trees_costs,
     trees_hanson,
@@ -35,6 +36,9 @@ EXACT = {
     "LESUB-17",
     "LESUB-19",
     "LESUB-30",
+    "LESUB-31",
+    "LESUB-32",
+    "LESUB-33",
 }
 
 
@@ -63,9 +67,10 @@ def test_each_claim_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trees_costs, "SIZES", (30, 100))
     monkeypatch.setattr(trees_network, "SIZE", 300)
     monkeypatch.setattr(trees_network, "GOUGH_SIZES", (2, 4, 64))
+    monkeypatch.setattr(schema, "SEQUENCES", {"small": 20})
     trees = (trees_paths, trees_hanson, trees_neon, trees_costs, trees_network)
     outcomes: list[Outcome] = []
-    for module in (times, ratios, insertion, workers, *trees):
+    for module in (times, ratios, insertion, workers, schema, *trees):
         outcomes.append(module.run("small", lambda _: None))
         outcomes[-1].draw(tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

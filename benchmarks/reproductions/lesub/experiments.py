@@ -5,6 +5,7 @@ from __future__ import annotations
 from pubsub_cluster.benchmarks.reproductions.lesub import (
     insertion,
     ratios,
+    schema,
     times,
     trees_costs,
     trees_hanson,
@@ -24,6 +25,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "lesub-insertion": Experiment(insertion.run, CLAIMS, "time of an insertion (LESUB)"),
     "lesub-workers": Experiment(
         workers.run, CLAIMS, "clusters dealt to workers; event types (LESUB, outlook)"
+    ),
+    "lesub-schema": Experiment(
+        schema.run, CLAIMS, "valid events, extensions of the schema, hierarchies (LESUB, event model)"
     ),
     "lesub-trees": Experiment(
         trees_paths.run, CLAIMS, "the trees of Gough and of Aguilera: nodes, paths and time per event (LESUB)"
