@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("networkx", reason="needs the extra `reproduce`")
 pytest.importorskip("matplotlib", reason="needs the extra `reproduce`")
 
-from pubsub_cluster.benchmarks.paper_figures import PAPERS, VERDICTS  # noqa: E402
-from pubsub_cluster.benchmarks.record import RESULTS  # noqa: E402
-from pubsub_cluster.benchmarks.reproductions.figures import FIGURES  # noqa: E402
+from pubsub_cluster.benchmarks.paper_figures import PAPERS, VERDICTS
+from pubsub_cluster.benchmarks.record import RESULTS
+from pubsub_cluster.benchmarks.reproductions.figures import FIGURES
 
 CLAIMS = {"RR-4089": ("RR", 54), "TOPSS": ("TOPSS", 34), "RIABOV": ("RIABOV", 27), "HTREE": ("HTREE", 42)}
 CLAIMS |= {"LESUB": ("LESUB", 33)}
