@@ -30,6 +30,7 @@ from hypothesis import settings
 RUN_VARIABLE = "PUBSUB_CLUSTER_TEST_RUN"
 ALONE_VARIABLE = "PUBSUB_CLUSTER_TESTS_ALONE"
 SPARK_FIXTURE = "spark"
+MATCHER_TESTS = ("test_algorithms", "test_reproductions")
 ROOT = Path(__file__).parent.parent
 LEAVE_S_MAX = 5.0
 Item = TypeVar("Item")
@@ -72,15 +73,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal tests one by one, but those on Spark to one process.
+    """Deal tests one by one, but those on Spark to one process, and so those of the papers' matchers.
 
-    Groups would do, but with pytest 9 pytest-xdist 3.8 does not see them.
+    The first share a session, the others the compiling of many kernels. Groups would do, but with pytest 9
+    pytest-xdist 3.8 does not see them.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class OneSession(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = ROOT / nodeid.partition("::")[0]
+            if path.name.startswith(MATCHER_TESTS):
+                return MATCHER_TESTS[0]
             return SPARK_FIXTURE if _needs_spark(path) else nodeid
 
     return OneSession(config, log)
