@@ -19,6 +19,7 @@ from pubsub_cluster.algorithms.lesub.gough import Gough
 from pubsub_cluster.algorithms.lesub.quarantining import Quarantining
 from pubsub_cluster.benchmarks.reproductions.lesub.cores import Naive
 from pubsub_cluster.benchmarks.reproductions.lesub.insertion import insertion_times, one_by_one
+from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import label_sizes
 from pubsub_cluster.benchmarks.reproductions.lesub.trees_paths import GROWTH_SIDES
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
@@ -150,6 +151,7 @@ def draw(lines: list[Line], path: Path) -> None:
                 sizes = [one["subscriptions"] for one in mine]
                 axis.plot(sizes, [one[what] for one in mine], "o-", label=name)
     for axis, up in zip(axes[0], ("bytes", "evaluations per event", "time per insertion (us)"), strict=True):
-        axis.set(xlabel="subscriptions", ylabel=up, xscale="log", yscale="log")
+        axis.set(xlabel="subscriptions", ylabel=up, yscale="log")
+        label_sizes(axis, SIZES)
         axis.legend(fontsize=8)
     save(pyplot, figure, path)

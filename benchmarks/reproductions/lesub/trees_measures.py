@@ -83,3 +83,10 @@ def plain_matches(catalogue: Conjunctions, values: F8, is_mine: Any = True) -> s
         holds = np.logical_and.reduceat(truths(catalogue, row), starts) & asked[event]
         found |= {(event, owner) for owner in catalogue.owner[holds].tolist()}
     return found
+
+
+def label_sizes(axis: Any, sizes: Sequence[float]) -> None:
+    """Label a logarithmic axis of sizes with these alone."""
+    axis.set_xscale("log")
+    axis.set_xticks(list(sizes), [f"{size:,.0f}" for size in sizes])
+    axis.tick_params(axis="x", which="minor", labelbottom=False)

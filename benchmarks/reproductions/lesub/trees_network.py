@@ -116,7 +116,7 @@ def draw(lines: list[Line], path: Path) -> None:
     pyplot, figure, axes = canvas(1, 2, "RR-4089, section 5: test networks on T4")
     names = [f"{one['matcher']}, {one['subscriptions']}" for one in lines]
     for axis, what in zip(axes[0], ("bytes", "us per insertion"), strict=True):
-        axis.barh(names, [one[what] for one in lines])
+        axis.plot([one[what] for one in lines], names, "o")
         axis.set(xscale="log", xlabel=what if what == "bytes" else "time per insertion (us)")
         axis.set_ylabel("matcher, subscriptions")
     save(pyplot, figure, path)
