@@ -15,11 +15,10 @@ import numpy as np
 from pubsub_cluster.algorithms.conjunctions import Conjunctions, Core
 from pubsub_cluster.algorithms.lesub.aguilera import Aguilera
 from pubsub_cluster.algorithms.lesub.equality_clusters import conjunctions_at
-from pubsub_cluster.algorithms.lesub.fair_predicate import FairPredicate
 from pubsub_cluster.algorithms.lesub.gough import Gough
+from pubsub_cluster.algorithms.rr4089.counting import Counting
 from pubsub_cluster.benchmarks.reproductions.lesub.insertion import insertion_times, one_by_one
 from pubsub_cluster.benchmarks.reproductions.outcome import (
-    Claim,
     Note,
     Outcome,
     Scale,
@@ -31,14 +30,6 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
 from pubsub_cluster.benchmarks.workloads.topss import T4
 from pubsub_cluster.language.errors import CallerError
 
-CLAIMS: dict[str, Claim] = {
-    "RR-54": Claim(
-        "section 5",
-        "test networks (the trees of Gough and of Aguilera) suffer in locality, space and updates",
-        "S: bytes and insertion time of both above counting's, on T4 at 10,000 subscriptions. Erratum: which "
-        "of them follows a single path is swapped against LESUB, which is right",
-    )
-}
 SIZE = 10_000
 GOUGH_SIZES = (6, 8, 10, 12, 14, 16, 18, 20)
 EVENTS, INSERTED, ROUNDS = 200, 50, 5
@@ -72,7 +63,7 @@ def run(scale: Scale, note: Note) -> Outcome:
     note(f"test networks on T4: Gough and Smith's tree of up to {GOUGH_SIZES[-1]} subscriptions")
     _, largest, lines = largest_gough(everything)
     note(f"test networks on T4: {SIZE} subscriptions")
-    counting, aguilera = FairPredicate(), Aguilera()
+    counting, aguilera = Counting(), Aguilera()
     cores: dict[str, Core] = {"counting": counting, "aguilera": aguilera}
     for core in cores.values():
         core.build(catalogue)

@@ -251,8 +251,9 @@ def _gough(lines: Sequence[Line]) -> list[Verdict]:
             f"time per event {', '.join(f'{t:.3f}' for t in times)} us at {sizes[0]:.0f} to {sizes[-1]:.0f} "
             f"subscriptions: slope {exponent:.2f} (the path alone {path:.2f}, its comparisons {steps:.2f})",
             f"the tree grows from {nodes[0]:.0f} to {nodes[-1]:.0f} nodes, out of the caches: the slope of "
-            f"the path is {cached:.2f} where {REPEATED} events come again and again; and handing over matches "
-            f"({matches[0]:.1f} to {matches[-1]:.1f} per event) is linear in subscriptions for any matcher",
+            f"the path is {cached:.2f} where {REPEATED} events come again and again; and handing over "
+            f"matches ({matches[0]:.1f} to {matches[-1]:.1f} per event) is linear in subscriptions for any "
+            "matcher",
         ),
         decided(
             "LESUB-08",
