@@ -48,7 +48,7 @@ def populations(dealt: dict[str, tuple[str, ...]]) -> dict[str, float]:
 
 def cluster_size(table: str, population: float) -> float:
     """Return the subscriptions of a cluster."""
-    return population / VALUES ** len(table)
+    return population / float(VALUES ** len(table))
 
 
 def cost(dealt: dict[str, tuple[str, ...]], event: str) -> tuple[int, float, float]:
@@ -122,8 +122,8 @@ def run(_scale: Scale, note: Note) -> Outcome:
         decided(
             "RR-34",
             EACH / VALUES**3 == 1 and COSTS.table(4) > 1 and max(widths, default=1) < 4,
-            f"1 subscription; a look-up costs {COSTS.table(4):g} checks; with {SMALL_EACH:,} for each subset of "
-            f"four attributes of {SMALL_VALUES} values greedy makes tables of {widths} attributes",
+            f"1 subscription; a look-up costs {COSTS.table(4):g} checks; with {SMALL_EACH:,} for each set "
+            f"of four attributes of {SMALL_VALUES} values greedy makes tables of {widths} attributes",
             "greedy adds a table of four attributes",
         ),
     ]

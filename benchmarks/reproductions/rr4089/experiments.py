@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pubsub_cluster.benchmarks.reproductions.outcome import Experiment
-from pubsub_cluster.benchmarks.reproductions.rr4089 import drift, example, micro, parameters, sweep
+from pubsub_cluster.benchmarks.reproductions.rr4089 import analysis, drift, example, micro, parameters, sweep
 from pubsub_cluster.benchmarks.reproductions.rr4089.claims import CLAIMS
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -20,4 +20,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "rr4089-4b": Experiment(drift.run_skew, CLAIMS, "values get skewed over 20 hours (RR-4089 figure 4b)"),
     "rr4089-3.1": Experiment(example.run, CLAIMS, "example 3.1, computed (RR-4089)"),
     "rr4089-kernels": Experiment(micro.run, CLAIMS, "loops and look-ups (RR-4089 sections 2.2.3, 3.1.1)"),
+    "rr4089-analysis": Experiment(
+        analysis.run, CLAIMS, "what the algorithms promise, counted (RR-4089 sections 2.3, 3, 4, 6.1)"
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class Cluster:
         assert hk.check_rows(self.rows, self.flags, self.shape[1], self.rest, self.found) == self.matching
 
 
-def best_of(ways: dict[str, Callable[[], None]], repeats: int = 1) -> dict[str, float]:
+def best_of(ways: Mapping[str, Callable[[], None]], repeats: int = 1) -> dict[str, float]:
     """Return the seconds of each, the best of `PASSES`, in turn."""
     found = {name: float("inf") for name in ways}
     for turn in range(PASSES + 1):
