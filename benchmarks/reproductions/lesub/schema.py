@@ -225,8 +225,8 @@ def _draw(lines: list[dict[str, Any]], path: Path) -> None:
     bottom = [0] * len(lines)
     for what in ("applied", "refused"):
         height = [line[what] for line in lines]
-        axes[0, 0].bar([line["rule"].replace("_", " ") for line in lines], height, bottom=bottom, label=what)
+        axes[0, 0].bar([line["rule"].replace("_", "\n") for line in lines], height, bottom=bottom, label=what)
         bottom = [low + high for low, high in zip(bottom, height, strict=True)]
     axes[0, 0].set(xlabel="rule", ylabel="rules (number)")
-    axes[0, 0].legend()
+    axes[0, 0].legend(loc="lower right")
     save(pyplot, figure, path)
