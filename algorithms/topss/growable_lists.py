@@ -49,6 +49,11 @@ class GrowableLists(Association):
         return self._predicates.bytes
 
     @property
+    def slots_bytes(self) -> int:
+        """Bytes of where the lists are, without the lists."""
+        return int(self._lists.slots.nbytes)
+
+    @property
     def lengths(self) -> I8:
         """How many ids each list has."""
         return self._lists.slots[:, 1]

@@ -104,6 +104,7 @@ class DuckDb:
                 remedy="pip install 'pubsub-cluster[sql]', or choose a matcher on SQLite.",
             ) from missing
         self._connection: Any = duckdb.connect(":memory:", config={"threads": 1})
+        self._connection.execute("SET enable_progress_bar = false")  # it would be drawn on a terminal
 
     def execute(self, statement: str, parameters: Sequence[float] = ()) -> None:
         """See `Database`."""

@@ -1,11 +1,13 @@
 """TOPSS table 2: bulk loading of T4 into bit matrix, lists and a database.
 
 All take the same columns from memory. (The paper's Kdb read a file, and the others generated while they
-loaded.) Lists grow by a constant amount, as in the paper; beside them, lists that double.
+loaded.) Lists grow by a constant amount, as in the paper, up to `LIST_MOST`: beyond, copying takes minutes,
+and the paper has a bound only; beside them, lists that double.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,7 +39,9 @@ from pubsub_cluster.benchmarks.reproductions.topss.measures import PAPER_SIZES, 
 from pubsub_cluster.benchmarks.workloads.topss import T4
 
 SIZES: dict[Scale, tuple[int, ...]] = {"small": (*PAPER_SIZES[:5], 200_000), "paper": PAPER_SIZES}
-SQLITE_MOST = 100_000
+LIST_MOST = 1_000_000
+MOST = {"list": LIST_MOST, "sql-sequential-sqlite": 100_000, "sql-grouping-sqlite": 100_000}
+"""Subscriptions, of what takes too long with more."""
 PAPER_MS = {
     "Kdb": (52, 84, 196, 706, 1699, 6976, 15658, 69811),
     "bit-wise": (6, 26, 52, 261, 523, 2712, 5428, 26976),
@@ -72,7 +76,7 @@ def measure(catalogue: Conjunctions) -> list[dict[str, Any]]:
     calls = {
         name: partial(load, make, catalogue)
         for name, make in loaders().items()
-        if "sqlite" not in name or count <= SQLITE_MOST
+        if count <= MOST.get(name, count)
     }
     best, moved = interleaved(calls, passes_of(count))
     return [
@@ -124,7 +128,7 @@ def _bit_wise(lines: list[dict[str, Any]]) -> Verdict:
     found = slope(list(bit), list(bit.values()))
     others = [list_, better_database(lines)] if HAS_DUCKDB else [list_]
     # The paper's tie at 1,000 is none to decide by: a difference of a tenth is one.
-    slower = [size for size in bit if any(bit[size] > 1.1 * other[size] for other in others)]
+    slower = [size for size in bit if any(bit[size] > 1.1 * other.get(size, math.inf) for other in others)]
     ours = f"slope {found:.2f}; ms {_shown(bit)}; slower than another at " + (_list(slower) or "no size")
     if max(bit) < MILLION:
         return _undecided("TOPSS-26", ours)
@@ -151,7 +155,7 @@ def _list_based(lines: list[dict[str, Any]]) -> Verdict:
     )
     if at < MILLION:
         return _undecided("TOPSS-27", ours)
-    associations = of(lines, "list", "associations")
+    associations = of(lines, "list, doubling", "associations")
     is_linear = all(moved["list, doubling"][size] <= 2 * associations[size] for size in associations)
     holds = found >= 1.5 and list_[MILLION] / bit[MILLION] >= 5 and is_linear
     why = f"lists grow by {STEP} ids and copied as they grow; copying runs at memory bandwidth"
@@ -164,15 +168,16 @@ def _database(lines: list[dict[str, Any]]) -> Verdict:
     list_, bit, better = of(lines, "list"), of(lines, "bit-matrix"), better_database(lines)
     ratios = {size: better[size] / bit[size] for size in better}
     before = all(list_[size] < better[size] for size in better if size <= 100_000)
-    after = all(better[size] < list_[size] for size in better if size >= 500_000)
+    after = all(better[size] < list_[size] for size in list_ if size >= 500_000)
     ours = f"DBMS ms {_shown(better)}; list ms {_shown(list_)}; DBMS/bit {_shown(ratios)}"
     if max(better) < MILLION:
         return _undecided("TOPSS-28", ours)
     parts = {
         "a list is not faster up to 100,000": before,
         "the database is not faster from 500,000 on": after,
-        "DBMS/bit is not between 1.5 and 10: a small load costs a database its statements": all(
-            1.5 <= ratio <= 10 for ratio in ratios.values()
+        "DBMS/bit is not between 1.5 and 10: a small load costs a database its statements, and a large one "
+        "is sequential, where a bit matrix misses the caches": all(
+            1.5 <= one <= 10 for one in ratios.values()
         ),
     }
     why = "; ".join(part for part, is_held in parts.items() if not is_held)
