@@ -34,7 +34,7 @@ SIZES: dict[Scale, tuple[int, ...]] = {
 }
 CLAIMED_INTERVALS = 1_000_000
 BATCH, BATCHES = 500, 9
-EVENTS, PASSES = 100, 3
+EVENTS, PASSES = 40, 3
 KINDS = ("most selective", "least selective")
 Line = dict[str, Any]
 
