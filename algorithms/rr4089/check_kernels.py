@@ -282,6 +282,12 @@ def candidates_of(held: Any, predicates: Any, bounds: Any, work: Any, counters: 
 
 
 @kernel
+def list_candidates(held: Any, predicates: Any, work: Any, counters: Any) -> Any:
+    """See `candidates_of`, for one event, for callers that are not compiled."""
+    return candidates_of(held, predicates, (0, predicates.shape[0]), work, counters)
+
+
+@kernel
 def match_events(held: Any, owner: Any, predicates: Any, stops: Any, work: Any, out: Any, how: Any) -> Any:
     """Second phase, for some events; return the event that had no room any more, and how many matches.
 
