@@ -29,6 +29,7 @@ OPTIONS: Final = {
     "pin": "--pin / --no-pin",
     "durability": "--durability",
     "schema": "--schema",
+    "engine": "--engine",
     "layout": "--layout",
     "listen": "--listen",
 }

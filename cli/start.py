@@ -53,6 +53,11 @@ LOG_TAIL_LINES = 8
 )
 @click.option("--schema", help="File with the declared attributes, in JSON.")
 @click.option(
+    "--engine",
+    metavar="NAME",
+    help="Match by a matcher of the papers, for small catalogues: naive, s-tree, ... [default: layout].",
+)
+@click.option(
     "--layout",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Layout folder (pipeline build) that an empty data directory takes its subscriptions from.",
@@ -81,6 +86,7 @@ def start(config_file: Path | None, detach: bool, supervise: bool, as_json: bool
       pubsub-cluster start --shards 2 --data ./data
       pubsub-cluster start --config cluster.toml --detach --supervise
       pubsub-cluster start --layout ./layout --data ./data
+      pubsub-cluster start --engine s-tree --shards 1
 
     \b
     cluster.toml:

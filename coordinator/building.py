@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from pubsub_cluster.coordinator.config import LAYOUT_ENGINE
 from pubsub_cluster.coordinator.delivery.distribution import DeliveryCosts
 from pubsub_cluster.coordinator.delivery.groups import Situation
 from pubsub_cluster.coordinator.epochs import EpochDesk
@@ -70,6 +71,8 @@ class BuildingDesk:
         """Ask for a generation if one is due."""
         coordinator = self._coordinator
         if self.epochs.busy:  # one after the other
+            return
+        if coordinator.config.engine != LAYOUT_ENGINE:  # it has no generations
             return
         moment = (coordinator.registry.version, coordinator.batches.clock_us)
         pending = coordinator.scheduler.pending is not None

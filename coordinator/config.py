@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pubsub_cluster.language.declarations import nearest
 from pubsub_cluster.language.errors import CallerError, PubSubError, StartError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.paths import records_endpoint
@@ -33,6 +34,10 @@ LEAST: dict[str, float] = {
 }
 MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
 DURABILITIES = ("full", "normal")
+
+
+LAYOUT_ENGINE = "layout"
+ENGINE_SUBSCRIPTIONS_MAX = 100_000
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,9 @@ class ClusterConfig:
     listen : str or None
         ``tcp://host:port``: clients may connect there too, and the next port publishes records. Whoever
         reaches it may do everything: for trusted networks only.
+    engine : str
+        `layout`: the project's own. Else the name of a matcher of the papers, for small catalogues and
+        comparisons: at most 100,000 subscriptions, of its language; there is no tuning and no `restore`.
     layout : Path or None
         A layout folder (``pipeline build``) that an empty data directory takes its subscriptions from.
     """
@@ -120,6 +128,7 @@ class ClusterConfig:
     injected_clock: bool = False
     partitions: int = 64
     listen: str | None = None
+    engine: str = LAYOUT_ENGINE
     layout: Path | None = None
 
     def __post_init__(self) -> None:
@@ -134,6 +143,7 @@ class ClusterConfig:
             raise StartError("unknown durability", seen=self.durability, limit=list(DURABILITIES))
         if self.listen is not None:
             _check_listen(self.listen)
+        self._check_engine()
         for name in LEAST:
             check_bounds(name, getattr(self, name))
         if self.limits.events_per_batch_max > EVENTS_PER_BATCH_MOST:
@@ -144,6 +154,25 @@ class ClusterConfig:
             )
         for name in Limits.__dataclass_fields__:
             check_bounds(f"limits.{name}", getattr(self.limits, name))
+
+    def _check_engine(self) -> None:
+        if self.engine == LAYOUT_ENGINE:
+            return
+        from pubsub_cluster.algorithms.registry import MATCHERS  # their kernels take a while to import
+
+        if self.engine not in MATCHERS:
+            raise StartError(
+                "there is no such engine",
+                seen=self.engine,
+                limit=[LAYOUT_ENGINE, *MATCHERS],
+                remedy=nearest(str(self.engine), [LAYOUT_ENGINE, *MATCHERS]),
+            )
+        if self.layout is not None:
+            raise StartError(
+                "a layout folder is for the engine `layout`",
+                seen=self.engine,
+                remedy="Leave --engine or --layout out.",
+            )
 
     @property
     def workers(self) -> int:

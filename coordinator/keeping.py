@@ -25,6 +25,7 @@ import orjson
 
 from pubsub_cluster.coordinator.backup import exchange
 from pubsub_cluster.coordinator.children import child_environment
+from pubsub_cluster.coordinator.engine_language import check_stored
 from pubsub_cluster.coordinator.keeper import KeeperTask
 from pubsub_cluster.coordinator.snapshots import newest_snapshot, remove_foreign
 from pubsub_cluster.language.errors import (
@@ -125,7 +126,7 @@ class KeeperDesk:
         StoreError
             The change table is damaged.
         StartError
-            A subscription cannot be taken over under this schema or these limits.
+            A subscription cannot be taken over under this schema, these limits or this engine.
         """
         store, data_dir = self._coordinator.store, self._coordinator.resources.data_dir
         remove_foreign(data_dir, store.lineage)
@@ -145,6 +146,7 @@ class KeeperDesk:
                 self._check_at_s = time.monotonic() + CHECK_AFTER_S  # not all of the table is read now
         go_on()
         registry.replay(partial(store.replay, self.snapshot_version), go_on)
+        check_stored(self._coordinator.config, registry)
         registry.start_at(max(store.end.version, registry.version), store.end.handle + 1)
 
     # ---- tasks ---------------------------------------------------------------------------------

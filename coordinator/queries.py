@@ -55,6 +55,8 @@ def answer_query(coordinator: Coordinator, identity: bytes, message: Message, op
         case Op.RESIZE:
             resize(coordinator, header)
         case Op.BACKUP | Op.RESTORE | Op.VERIFY:
+            if op is Op.RESTORE:  # its subscriptions may be outside the engine's language
+                status_page.needs_layout_engine(coordinator, "takes no backup over")
             job = coordinator.keeper.submit(
                 op.value, message.request, header.get("path"), header.get("sample")
             )

@@ -23,6 +23,7 @@ from pubsub_cluster.language.errors import PubSubError, StartError, UnknownIdErr
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.language.schema import Schema
+from pubsub_cluster.language.subscription import ExpressionReader
 from pubsub_cluster.language.values import check_name
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter, NewRows
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
@@ -44,9 +45,17 @@ class Registry:
         Written only here.
     schema : Schema
     limits : Limits
+    make_reader : callable, optional
+        Makes what reads expressions.
     """
 
-    def __init__(self, catalogue: CatalogueWriter, schema: Schema, limits: Limits) -> None:
+    def __init__(
+        self,
+        catalogue: CatalogueWriter,
+        schema: Schema,
+        limits: Limits,
+        make_reader: Callable[[Schema, Limits], ExpressionReader] = ExpressionReader,
+    ) -> None:
         self.catalogue = catalogue
         self.schema = schema
         self.limits = limits
@@ -61,7 +70,7 @@ class Registry:
         self._metadata = MetadataTable()
         self.row_versions = RowVersions()
         looks = self._rows_of, self._named, self._live_row, self._ensure_room, self._live.__len__
-        self._staging = Staging(schema, limits, *looks)
+        self._staging = Staging(schema, limits, *looks, make_reader)
 
     def stage_subscribe(self, item: Any) -> tuple[Change, dict[str, Any]]:
         """Stage a new subscription; return its change and the answer for its sender.

@@ -183,6 +183,7 @@ class Resources:
             1 + worker.worker_idx,
             schema.to_json(),
             asdict(self.config.limits),
+            self.config.engine,
         )
 
     def tuner_setup(self, schema: Schema) -> tuner_wire.TunerSetup:

@@ -35,6 +35,7 @@ from pubsub_cluster.coordinator.delivery.groups import GroupDesk
 from pubsub_cluster.coordinator.delivery.match_counters import MatchCounters
 from pubsub_cluster.coordinator.delivery.multicast import Multicast
 from pubsub_cluster.coordinator.delivery.outbox_store import OutboxStore
+from pubsub_cluster.coordinator.engine_language import limits_of, reader_of
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.frontend import Frontend
 from pubsub_cluster.coordinator.keeping import Job, KeeperDesk
@@ -121,7 +122,7 @@ class Coordinator:
         self.store = open_store(self.config, resources.data_dir)
         self.keeper = KeeperDesk(self, self.config.schema, self._jobs)
         self.config = config = with_stored_schema(self.config, self.store)
-        self.registry = Registry(resources.catalogue, config.schema, config.limits)
+        self.registry = Registry(resources.catalogue, config.schema, limits_of(config), reader_of(config))
         timeouts_s = config.task_timeout_s, config.worker_silence_s
         self.scheduler = Scheduler(config.shards, config.replicas, *timeouts_s, resources.catalogue.name)
         self.layouts = LayoutReports()

@@ -86,6 +86,8 @@ class Staging:
         Raises unless the catalogue can hold that many more items beside what it holds.
     count_live : callable
         How many subscriptions batches see now.
+    make_reader : callable
+        Makes what reads expressions.
 
     Attributes
     ----------
@@ -103,12 +105,14 @@ class Staging:
         live_of: Callable[[int, str], Live],
         ensure_room: Callable[[CatalogueCounts], None],
         count_live: Callable[[], int],
+        make_reader: Callable[[Schema, Limits], ExpressionReader] = ExpressionReader,
     ) -> None:
         self.schema = schema
         self.limits = limits
         self.next_version = 1
         self.next_handle = 1
-        self.expressions = ExpressionReader(schema, limits)
+        self._make_reader = make_reader
+        self.expressions = make_reader(schema, limits)
         self._find_rows = find_rows
         self._named = named
         self._live_of = live_of
@@ -121,7 +125,7 @@ class Staging:
     def take_schema(self, schema: Schema) -> None:
         """Read expressions by an extended schema from now on."""
         self.schema = schema
-        self.expressions = ExpressionReader(schema, self.limits)
+        self.expressions = self._make_reader(schema, self.limits)
 
     def subscribe_many(self, items: Sequence[Any]) -> list[tuple[Change, Answer] | Exception]:
         """Stage new subscriptions, each as `subscribe` does.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from pubsub_cluster.coordinator.config import LAYOUT_ENGINE
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import PROTOCOL_VERSION, TUNE_ACTIONS
 from pubsub_cluster.shm.fault_points import fault_point
@@ -65,6 +66,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "endpoint": resources.client_endpoint,
         "data_dir": str(resources.data_dir),
         "uptime_s": round(time.monotonic() - coordinator.started_s, 3),
+        "engine": coordinator.config.engine,
         "shards": team.shards,
         "replicas": team.replica_count,
         "resizing": {"shards": resizing[0], "replicas": resizing[1]} if resizing else None,
@@ -98,8 +100,20 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
     }
 
 
+def needs_layout_engine(coordinator: Coordinator, what: str) -> None:
+    """Raise `ProtocolError` where the engine is a matcher of the papers; `what` is said of the cluster."""
+    if coordinator.config.engine != LAYOUT_ENGINE:
+        raise ProtocolError(
+            f"a cluster with another engine than `{LAYOUT_ENGINE}` {what}",
+            seen=coordinator.config.engine,
+            remedy="Start it without --engine for that.",
+        )
+
+
 def tune(coordinator: Coordinator, header: dict[str, Any], request: str) -> dict[str, Any]:
     """Carry out ``pubsub-cluster tune ACTION``; return what it prints, or the job that it is."""
+    if header["action"] not in ("show", "set"):
+        needs_layout_engine(coordinator, "is not tuned")
     match header["action"]:
         case "show":
             return _tuning(coordinator)

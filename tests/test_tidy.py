@@ -46,11 +46,12 @@ FUNCTION_RATCHET: dict[str, int] = {}
 MAY_IMPORT = {
     "language": set(),
     "shm": {"language"},
-    "workers": {"language", "shm"},
+    "workers": {"language", "shm", "algorithms.registry"},
     "tuner": {"language", "shm"},
     "coordinator": {
         "language",
         "shm",
+        "algorithms.registry",
         "workers.messages",
         "workers.retained_messages",
         "tuner.grid",

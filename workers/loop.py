@@ -14,7 +14,7 @@ import zmq
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Schema
-from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.counters import CounterWriter
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import attach_layout
@@ -174,7 +174,7 @@ class WorkerLoop:
 
     def _warm_up(self) -> None:
         catalogue = self._catalogues.of(EMPTY_GENERATION)
-        self._engine = MatchEngine(catalogue.reader, self._schema, self._limits)
+        self._engine = _engine(catalogue.reader, self._schema, self._limits, self._setup.engine)
         self._engine.warm_up()
         catalogue.visibility.warm_up()
 
@@ -241,3 +241,11 @@ class WorkerLoop:
     @fault_point("worker.send")
     def _say(self, message: wire.FromWorker) -> None:
         self._socket.send(wire.encode(message))
+
+
+def _engine(catalogue: CatalogueReader, schema: Schema, limits: Limits, name: str) -> MatchEngine:
+    if name == "layout":
+        return MatchEngine(catalogue, schema, limits)
+    from pubsub_cluster.workers.matcher_engine import MatcherEngine  # with every matcher's kernels
+
+    return MatcherEngine(catalogue, schema, limits, name)

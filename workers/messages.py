@@ -25,7 +25,10 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
 
 
 class Setup(msgspec.Struct, tag="setup", frozen=True):
-    """Coordinator: the segments to map and the place in the cluster."""
+    """Coordinator: the segments to map and the place in the cluster.
+
+    An `engine` other than ``layout`` is a matcher's name (`workers.matcher_engine`).
+    """
 
     shard_idx: int
     shard_count: int
@@ -36,6 +39,7 @@ class Setup(msgspec.Struct, tag="setup", frozen=True):
     counter_slot: int
     schema: dict[str, Any]
     limits: dict[str, int]
+    engine: str = "layout"
 
 
 class AttachLayout(msgspec.Struct, tag="attach", frozen=True):
