@@ -133,6 +133,9 @@ def test_view_mandatory_and_multiple_win() -> None:
     assert set(view.mandatory) == {"event_type", "x", "z"}
     assert view.optional == ("y",)
     assert view.multiple == {"event_type", "x", "y"}
+    other_way = types.view(("b", "a"))
+    assert (set(other_way.mandatory), set(other_way.optional)) == (set(view.mandatory), {"y"})
+    assert other_way.multiple == view.multiple
     alone = types.view(("a",))
     assert (set(alone.mandatory), set(alone.optional)) == ({"event_type", "z"}, {"x", "y"})
     assert alone.multiple == {"event_type"}
