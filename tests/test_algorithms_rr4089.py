@@ -65,9 +65,7 @@ def clusterings(draw: st.DrawFn) -> Clusters:
 
 @settings(max_examples=200)
 @given(clusters=clusterings(), event=rows(5, st.integers(0, 2).map(float)), data=st.data())
-def test_everybody_lies_once_where_he_is_best_off(
-    clusters: Clusters, event: Any, data: st.DataObject
-) -> None:
+def test_all_lie_once_where_they_are_best_off(clusters: Clusters, event: Any, data: st.DataObject) -> None:
     """D-02, D-03, D-06; equalities before all others (RR-15), candidates (RR-36), and again without some."""
     bound = clusters.store.bound
     parts = [equalities_and_others(clusters, number) for number in range(bound)]

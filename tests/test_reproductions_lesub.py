@@ -42,6 +42,7 @@ EXACT = {
 }
 
 
+@pytest.mark.timeout(300)
 def test_each_claim_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(times, "SIZES", {"small": (100, 300)})
     monkeypatch.setattr(times, "EXACT_SIZE", 60)
