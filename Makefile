@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO_FLAGS ?=
 PYTEST_FLAGS ?=
-KERNEL_TESTS = $(wildcard tests/test_kernels_*.py) tests/test_engine_tables.py tests/test_builder_layout.py tests/test_delta_keyed.py tests/test_algorithms_trees.py
+KERNEL_TESTS = $(wildcard tests/test_kernels_*.py) tests/test_engine_tables.py tests/test_builder_layout.py tests/test_delta_keyed.py $(wildcard tests/test_algorithms_*.py)
 CHECKED_CACHE := $(VENV)/kernels-boundscheck
 
 help:

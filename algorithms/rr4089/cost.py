@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Costs(NamedTuple):
-    """The constants of the cost model, in checks of a subscription; measured by ``rr4089-kernels``.
+    """The constants of the cost model, in checks of a subscription.
+
+    The paper gives no values. These are ours, by the lines of memory that each step reads; what the steps
+    cost here is measured by ``rr4089-kernels``.
 
     Attributes
     ----------

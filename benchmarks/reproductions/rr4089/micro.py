@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions
 from pubsub_cluster.algorithms.rr4089 import check_kernels as hk
 from pubsub_cluster.algorithms.rr4089.cluster_kernels import WIDTH_MAX
 from pubsub_cluster.algorithms.rr4089.dynamic import Dynamic
-from pubsub_cluster.benchmarks.reproductions.outcome import Note, Outcome, Scale, canvas, decided, save
+from pubsub_cluster.benchmarks.reproductions.outcome import (
+    Note,
+    Outcome,
+    Scale,
+    Verdict,
+    canvas,
+    decided,
+    save,
+)
 from pubsub_cluster.benchmarks.reproductions.rr4089.drift import FROZEN
 from pubsub_cluster.benchmarks.reproductions.rr4089.loads import r_squared
 
@@ -115,6 +123,10 @@ def pairs(count: int) -> tuple[Conjunctions, int]:
     )
 
 
+Keep: TypeAlias = Callable[[str, float, float], float]
+"""``keep(what, x, seconds)`` writes a line down; returns the seconds."""
+
+
 def run(scale: Scale, note: Note) -> Outcome:
     """Time loops and look-ups."""
     lines: list[dict[str, Any]] = []
@@ -124,6 +136,14 @@ def run(scale: Scale, note: Note) -> Outcome:
         return seconds
 
     note("loops over a cluster")
+    verdicts = _loops(keep)
+    note("look-ups in tables")
+    verdicts += _look_ups(scale, note, keep)
+    return Outcome(lines, verdicts, partial(_draw, lines))
+
+
+def _loops(keep: Keep) -> list[Verdict]:
+    """Loops over one cluster: special and generic, columns and rows, and how far to ask ahead."""
     generic = {}
     for rest in (3, 5, 10):
         cluster = Cluster(100_000, rest)
@@ -144,33 +164,7 @@ def run(scale: Scale, note: Note) -> Outcome:
     ahead = best_of({"first 3": partial(wide.columns, 3), "all": partial(wide.columns, 11)})
     some = keep("first 3 columns prefetched", 10, ahead["first 3"])
     every = keep("all columns prefetched", 10, ahead["all"])
-    sizes = {n: Cluster(n, 4) for n in CLUSTERS}
-    checking = [
-        keep("cluster", n, best_of({"": partial(one.columns, 3)}, max(1, 100_000 // n))[""])
-        for n, one in sizes.items()
-    ]
-    note("look-ups in tables")
-    by_width = []
-    for width in range(1, WIDTH_MAX + 1):
-        chosen = [
-            tuple(sorted((at + step) % ATTRIBUTES for step in range(width))) for at in range(ATTRIBUTES)
-        ]
-        by_width.append(keep("32 tables, by attributes", width, look_up_time(chosen, None, 35)))
-    all_pairs: list[tuple[int, ...]] = [(a, b) for a in range(ATTRIBUTES) for b in range(a + 1, ATTRIBUTES)]
-    all_pairs += [(a, a + 1, a + 2) for a in range(ATTRIBUTES - 2)]
-    by_tables = [keep("tables", count, look_up_time(all_pairs[:count], None, 35)) for count in TABLES]
-    by_size = []
-    for count in TABLE_SIZES[scale]:
-        note(f"a table of {count:,} accesses")
-        more, values = pairs(count)
-        by_size.append(keep("accesses of a table", count, look_up_time([(0, 1)], more, values)))
-    widths = list(range(1, WIDTH_MAX + 1))
-    linear = r_squared(widths, by_width)
-    per_attribute, fixed = np.polyfit(widths, [1e9 * one / ATTRIBUTES for one in by_width], 1)
-    retrieving = r_squared(TABLES, by_tables)
-    checks = r_squared(CLUSTERS, checking)
-    per_check = 1e9 * checking[-1] / CLUSTERS[-1]
-    verdicts = [
+    return [
         decided(
             "RR-41",
             min(generic.values()) >= 1.1,
@@ -189,6 +183,37 @@ def run(scale: Scale, note: Note) -> Outcome:
             f"first 3 / all: {some / every:.2f}",
             "there are slots for as many requests now",
         ),
+    ]
+
+
+def _look_ups(scale: Scale, note: Note, keep: Keep) -> list[Verdict]:
+    """What a look-up costs by a table's attributes and size, and by the number of tables."""
+    by_width = []
+    for width in range(1, WIDTH_MAX + 1):
+        chosen = [
+            tuple(sorted((at + step) % ATTRIBUTES for step in range(width))) for at in range(ATTRIBUTES)
+        ]
+        by_width.append(keep("32 tables, by attributes", width, look_up_time(chosen, None, 35)))
+    all_pairs: list[tuple[int, ...]] = [(a, b) for a in range(ATTRIBUTES) for b in range(a + 1, ATTRIBUTES)]
+    all_pairs += [(a, a + 1, a + 2) for a in range(ATTRIBUTES - 2)]
+    by_tables = [keep("tables", count, look_up_time(all_pairs[:count], None, 35)) for count in TABLES]
+    by_size = []
+    for count in TABLE_SIZES[scale]:
+        note(f"a table of {count:,} accesses")
+        more, values = pairs(count)
+        by_size.append(keep("accesses of a table", count, look_up_time([(0, 1)], more, values)))
+    widths = list(range(1, WIDTH_MAX + 1))
+    linear = r_squared(widths, by_width)
+    per_attribute, fixed = np.polyfit(widths, [1e9 * one / ATTRIBUTES for one in by_width], 1)
+    retrieving = r_squared(TABLES, by_tables)
+    sizes = {n: Cluster(n, 4) for n in CLUSTERS}
+    checking = [
+        keep("cluster", n, best_of({"": partial(one.columns, 3)}, max(1, 100_000 // n))[""])
+        for n, one in sizes.items()
+    ]
+    checks = r_squared(CLUSTERS, checking)
+    per_check = 1e9 * checking[-1] / CLUSTERS[-1]
+    return [
         decided(
             "RR-46",
             linear >= 0.9,
@@ -203,7 +228,6 @@ def run(scale: Scale, note: Note) -> Outcome:
             "caches: the larger ones are slower each",
         ),
     ]
-    return Outcome(lines, verdicts, partial(_draw, lines))
 
 
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:

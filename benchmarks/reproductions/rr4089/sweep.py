@@ -184,33 +184,20 @@ def _at_full_size(scale: Scale, verdicts: list[Verdict], claims: tuple[str, ...]
     return [one._replace(verdict="not decided", why=why) if one.claim in claims else one for one in verdicts]
 
 
-def run_3a(scale: Scale, note: Note) -> Outcome:
-    """Times (figure 3a)."""
-    found, _ = measured(scale, note)
-    sizes = list(found)
-    last, first = found[sizes[-1]], found[sizes[0]]
-    total = {name: last[name].times.total for name in NAMES}
-    dynamic, prefetch = last[DYNAMIC].times, last[PREFETCH].times
+def _of_order(found: Found) -> list[Verdict]:
+    """Decide which matcher is how much faster than which, at the largest size (RR-01 to -05)."""
+    size = list(found)[-1]
+    total = {name: found[size][name].times.total for name in NAMES}
     wp, plain = total[DYNAMIC] / total[PREFETCH], total[DYNAMIC] / total[PROPAGATION]
     by_counting = total[COUNTING] / total[DYNAMIC], total[COUNTING] / total[PROPAGATION]
     gain = total[PROPAGATION] / total[PREFETCH]
-    growth = total[DYNAMIC] / first[DYNAMIC].times.total
-    second = dynamic.second / first[DYNAMIC].times.second
-    checks = dynamic.checked / first[DYNAMIC].times.checked
-    more = last[DYNAMIC].tables, first[DYNAMIC].tables
-    apart = max(abs(points[DYNAMIC].tables - points[STATIC].tables) for points in found.values())
-    beside = max(points[DYNAMIC].times.total / points[STATIC].times.total for points in found.values())
-    phases = dynamic.first / dynamic.second
-    firsts = [points[PREFETCH].times.first / points[DYNAMIC].times.first for points in found.values()]
-    steep = loads.slope(sizes, [points[PREFETCH].times.second for points in found.values()])
-    lead = prefetch.second / dynamic.second
     order = " < ".join(f"{name} {us(total[name])}" for name in (DYNAMIC, PREFETCH, PROPAGATION, COUNTING))
     rising = [total[name] for name in (DYNAMIC, PREFETCH, PROPAGATION, COUNTING)]
-    verdicts = [
+    return [
         Verdict(
             "RR-01",
             "not decided",
-            f"{1 / total[DYNAMIC]:,.0f} events/s at {sizes[-1]:,}, matching alone",
+            f"{1 / total[DYNAMIC]:,.0f} events/s at {size:,}, matching alone",
             "nothing to decide: a figure of another machine",
         ),
         decided("RR-02", rising == sorted(rising), order, "the order is another one"),
@@ -227,6 +214,25 @@ def run_3a(scale: Scale, note: Note) -> Outcome:
             f"{gain:.2f}",
             "the arrays are read in order, and the hardware asks ahead for such by itself",
         ),
+    ]
+
+
+def _of_growth(found: Found) -> list[Verdict]:
+    """Decide what grows with the subscriptions, and in which phase (RR-06 to -11)."""
+    sizes = list(found)
+    last, first = found[sizes[-1]], found[sizes[0]]
+    dynamic, prefetch = last[DYNAMIC].times, last[PREFETCH].times
+    growth = dynamic.total / first[DYNAMIC].times.total
+    second = dynamic.second / first[DYNAMIC].times.second
+    checks = dynamic.checked / first[DYNAMIC].times.checked
+    more = last[DYNAMIC].tables, first[DYNAMIC].tables
+    apart = max(abs(points[DYNAMIC].tables - points[STATIC].tables) for points in found.values())
+    beside = max(points[DYNAMIC].times.total / points[STATIC].times.total for points in found.values())
+    phases = dynamic.first / dynamic.second
+    firsts = [points[PREFETCH].times.first / points[DYNAMIC].times.first for points in found.values()]
+    steep = loads.slope(sizes, [points[PREFETCH].times.second for points in found.values()])
+    lead = prefetch.second / dynamic.second
+    return [
         decided(
             "RR-06",
             growth <= 1.5,
@@ -264,6 +270,12 @@ def run_3a(scale: Scale, note: Note) -> Outcome:
             "the slope, or dynamic's lead, is beyond",
         ),
     ]
+
+
+def run_3a(scale: Scale, note: Note) -> Outcome:
+    """Times (figure 3a)."""
+    found, _ = measured(scale, note)
+    verdicts = _of_order(found) + _of_growth(found)
     full = ("RR-02", "RR-03", "RR-04", "RR-05", "RR-06", "RR-07", "RR-09", "RR-11")
     panels = {"time per event, µs": "microseconds per event", "phase 2, µs": "phase 2"}
     lines = _lines(found)
