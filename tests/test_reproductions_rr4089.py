@@ -53,12 +53,6 @@ def test_a_part_of_a_workload_is_its_rules() -> None:
         assert brute_force(one, rows)[0].tolist() == np.flatnonzero(expected).tolist()
 
 
-def test_lines_and_slopes() -> None:
-    assert loads.slope([1, 10, 100], [2, 20, 200]) == pytest.approx(1)
-    assert loads.r_squared([1, 2, 3], [5, 7, 9]) == pytest.approx(1)
-    assert loads.r_squared([1, 2, 3, 4], [1, -1, -1, 1]) == pytest.approx(0)
-
-
 def test_windows_change_everybody_once() -> None:
     """After the last window those who are alive are the last ones, in both strategies."""
     made = drift_schema(300)

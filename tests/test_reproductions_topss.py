@@ -65,7 +65,6 @@ def test_wrong_answers_are_seen() -> None:
         measures.check_answers({"one": right}, catalogue, values)
     everything = Conjunctions(*(np.append(column, column[:0]) for column in catalogue))
     assert measures.part(everything, 0, 20).stops.tolist() == catalogue.stops.tolist()
-    assert measures.slope([1, 10, 100], [3, 300, 30_000]) == pytest.approx(2)
 
 
 def test_every_claim_is_decided_and_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

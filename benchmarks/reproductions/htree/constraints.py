@@ -11,6 +11,7 @@ import numpy as np
 
 from pubsub_cluster.algorithms.htree.h_tree import HTreeCore
 from pubsub_cluster.algorithms.htree.plan import Plan, most_popular
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     CELLS,
     LEVELS,
@@ -121,10 +122,7 @@ def _times(lines: list[dict[str, Any]], name: str) -> list[float]:
 def _constraints_verdicts(lines: list[dict[str, Any]], size: int) -> list[Verdict]:
     simple, tama, tree = (_times(lines, name) for name in ("Simple", "Tama", "H-Tree"))
     ratios = [a / b for a, b in zip(tama, tree, strict=True)]
-    slope = {
-        name: float(np.polyfit(np.log(CONSTRAINTS), np.log(times), 1)[0])
-        for name, times in (("Tama", tama), ("Simple", simple))
-    }
+    slope = {name: log_slope(CONSTRAINTS, times) for name, times in (("Tama", tama), ("Simple", simple))}
     mean = float(np.mean(ratios))
     shown = ", ".join(f"{r:.1f} at k = {k}" for k, r in zip(CONSTRAINTS, ratios, strict=True))
     return [

@@ -15,6 +15,7 @@ from pubsub_cluster.algorithms.htree.h_tree import HTreeCore
 from pubsub_cluster.algorithms.htree.plan import Axis, Plan, index_of
 from pubsub_cluster.algorithms.htree.ranges import Ranges, equal_sized
 from pubsub_cluster.algorithms.htree.tradeoff import best_cells, cost
+from pubsub_cluster.benchmarks.reproductions.fits import straight_line
 from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     CELLS,
     LEVELS,
@@ -22,7 +23,6 @@ from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     brute_force,
     built,
     counted,
-    fit,
 )
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
@@ -183,7 +183,9 @@ def _filtering(size: int) -> tuple[list[dict[str, Any]], list[Verdict]]:
                 "subscriptions compared": compared,
             }
         )
-    slope, quality = fit(range(1, LEVELS + 1), [math.log(line["subscriptions compared"]) for line in lines])
+    slope, _, quality = straight_line(
+        range(1, LEVELS + 1), [math.log(line["subscriptions compared"]) for line in lines]
+    )
     is_power = all(line["buckets"] == CELLS ** line["indexed attributes"] for line in lines)
     shown = ", ".join(f"c = {c}: {most:.3f}, {mean:.3f} on average" for c, (most, mean) in kept.items())
     return lines, [

@@ -237,14 +237,6 @@ def line_of(workload: RangeWorkload, name: str, timing: Timing | None = None, **
     }
 
 
-def fit(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Return the slope of a straight line through points, and R^2."""
-    slope, at_zero = np.polyfit(x, y, 1)
-    left = np.array(y) - (slope * np.array(x) + at_zero)
-    total = np.array(y) - np.mean(y)
-    return float(slope), 1.0 - float((left**2).sum() / (total**2).sum())
-
-
 def of(lines: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     """Return the lines of one matcher."""
     return [line for line in lines if line["matcher"] == name]

@@ -18,6 +18,7 @@ import numpy as np
 from pubsub_cluster.algorithms.htree.h_tree import HTreeCore
 from pubsub_cluster.algorithms.htree.plan import Axis, Plan
 from pubsub_cluster.algorithms.htree.tama import TamaCore
+from pubsub_cluster.benchmarks.reproductions.fits import straight_line
 from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     CELLS,
     LEVELS,
@@ -29,7 +30,6 @@ from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     axes,
     built,
     counted,
-    fit,
     line_of,
     lookup_us,
     of,
@@ -273,7 +273,7 @@ def _width_verdicts(lines: list[dict[str, Any]]) -> list[Verdict]:
         for name in ("Simple", "Tama", "H-Tree")
     }
     flat = {name: max(one) / min(one) for name, one in times.items()}
-    slope, quality = fit(WIDTHS, times["Tama"])
+    slope, _, quality = straight_line(WIDTHS, times["Tama"])
     wrong = [line for line in lines if line["constraints"] in FEW]
     rates = ", ".join(f"{line['wrong candidates']:.2g} at k = {line['constraints']}" for line in wrong)
     tree = of(_widths(lines), "H-Tree")[-1]

@@ -11,6 +11,7 @@ from pubsub_cluster.algorithms.htree.h_tree import HTreeCore
 from pubsub_cluster.algorithms.htree.plan import Plan
 from pubsub_cluster.algorithms.htree.tama import TamaCore
 from pubsub_cluster.algorithms.htree.tradeoff import filtration
+from pubsub_cluster.benchmarks.reproductions.fits import straight_line
 from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     CELLS,
     LEVELS,
@@ -20,7 +21,6 @@ from pubsub_cluster.benchmarks.reproductions.htree.measure import (
     built,
     counted,
     expected_left,
-    fit,
     line_of,
     lookup_us,
     of,
@@ -90,7 +90,7 @@ def _sizes_verdicts(lines: list[dict[str, Any]]) -> list[Verdict]:
     last = {name: of(lines, name)[-1] for name in ("Simple", "Tama", "H-Tree")}
     size = last["Simple"]["subscriptions"]
     sizes = [line["subscriptions"] for line in of(lines, "Simple")]
-    fits = {name: fit(sizes, [line["us per event"] for line in of(lines, name)])[1] for name in last}
+    fits = {name: straight_line(sizes, [one["us per event"] for one in of(lines, name)])[2] for name in last}
     times = {name: line["us per event"] for name, line in last.items()}
     deviations = {name: line["sd over events (us)"] for name, line in last.items()}
     tree = last["H-Tree"]

@@ -23,6 +23,7 @@ from pubsub_cluster.algorithms.lesub.fair_predicate import FairPredicate
 from pubsub_cluster.algorithms.lesub.gough import Gough
 from pubsub_cluster.algorithms.lesub.hanson import Hanson
 from pubsub_cluster.algorithms.lesub.neon import Neon
+from pubsub_cluster.benchmarks.reproductions.fits import straight_line
 from pubsub_cluster.benchmarks.reproductions.lesub.cores import CORES, built, measured
 from pubsub_cluster.benchmarks.reproductions.lesub.work import Work
 from pubsub_cluster.benchmarks.reproductions.outcome import (
@@ -199,15 +200,12 @@ def _order(times: dict[str, float], size: int) -> Verdict:
 
 
 def _linear(lines: list[dict[str, Any]]) -> Verdict:
-    mine = [line for line in lines if line["matcher"] == "quarantining"]
-    matches = np.array([line["matches per event"] for line in mine])
-    sent = np.array([line["communication us per event"] for line in mine])
-    slope, start = np.polyfit(matches, sent, 1)
-    r2 = 1 - np.sum((sent - start - slope * matches) ** 2) / np.sum((sent - sent.mean()) ** 2)
+    mine = [one for one in lines if one["matcher"] == "quarantining"]
+    matches = [one["matches per event"] for one in mine]
+    sent = [one["communication us per event"] for one in mine]
+    slope, start, r2 = straight_line(matches, sent)
     ours = f"{start:.1f} us + {1e3 * slope:.1f} ns per match, R^2 {r2:.3f}"
-    return decided(
-        "LESUB-27", bool(r2 >= 0.9 and slope > 0), ours, "small answers cost the same, few or many"
-    )
+    return decided("LESUB-27", r2 >= 0.9 and slope > 0, ours, "small answers cost the same, few or many")
 
 
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions, Core
 from pubsub_cluster.algorithms.lesub.equality_clusters import conjunctions_at
 from pubsub_cluster.algorithms.lesub.hanson import Hanson
-from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import match_times, slope
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
+from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import match_times
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -147,7 +148,7 @@ def decide(lines: list[Line]) -> list[Verdict]:
     ratio = worst["us per event"] / last["us per event"]
     inserted = [one for one in lines if one["part"] == "insertion"]
     sizes, times = ([one[name] for one in inserted] for name in ("subscriptions", "insert us"))
-    exponent = slope(sizes, times)
+    exponent = log_slope(sizes, times)
     marks = [one["marks per interval"] for one in inserted]
     ours = (
         f"{', '.join(f'{t:.2f}' for t in times)} us an insertion at {sizes[0]} to {sizes[-1]} intervals: "

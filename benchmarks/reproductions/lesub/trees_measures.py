@@ -61,11 +61,6 @@ def match_times(
     return best, next(iter(sums.values()))[0] / len(values)
 
 
-def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Return the exponent b of values ~ sizes ** b."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
-
-
 def truths(catalogue: Conjunctions, row: F8) -> npt.NDArray[np.bool_]:
     """Return which predicates hold for an event; `conjunctions.WITH_ATTRIBUTE` ones too."""
     has_other, right = catalogue.comparison >= WITH_ATTRIBUTE, catalogue.constant.copy()

@@ -21,11 +21,11 @@ from pubsub_cluster.algorithms.lesub.equality_clusters import conjunctions_at
 from pubsub_cluster.algorithms.lesub.fair_predicate import FairPredicate
 from pubsub_cluster.algorithms.lesub.gough import Gough
 from pubsub_cluster.algorithms.lesub.tree_kernels import descend
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import (
     interleaved,
     label_sizes,
     match_times,
-    slope,
 )
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
@@ -227,18 +227,18 @@ def _gough(lines: Sequence[Line]) -> list[Verdict]:
     )
     sizes = column(lines, "growth", "gough", "subscriptions")
     times = column(lines, "growth", "gough", "us per event")
-    exponent = slope(sizes, times)
+    exponent = log_slope(sizes, times)
     path, cached = (
-        slope(sizes, column(lines, "growth", "gough", f"path {how} us per event"))
+        log_slope(sizes, column(lines, "growth", "gough", f"path {how} us per event"))
         for how in ("alone", "in caches")
     )
-    steps = slope(sizes, column(lines, "growth", "gough", "comparisons per event"))
+    steps = log_slope(sizes, column(lines, "growth", "gough", "comparisons per event"))
     nodes, matches = (column(lines, "growth", "gough", name) for name in ("nodes", "matches per event"))
     fair = column(lines, "growth", "fair predicate", "us per event")
     alone = column(lines, "one subscription", "fair predicate", "us per event")
     inserts, builds = (column(lines, "growth", "gough", name) for name in ("insert s", "build s"))
     rebuilds = [insert / build for insert, build in zip(inserts, builds, strict=True)]
-    growing = slope(sizes, nodes)
+    growing = log_slope(sizes, nodes)
     counts = column(lines, "optional attributes", "gough", "attributes")
     wide = column(lines, "optional attributes", "gough", "nodes")
     factors = ", ".join(f"{b / a:.0f}" for a, b in itertools.pairwise(wide))
@@ -282,7 +282,7 @@ def _aguilera(lines: Sequence[Line]) -> list[Verdict]:
     ways = [one["paths per event"] + one["dead ends per event"] for one in mine]
     sizes = column(lines, "equality only", "aguilera", "subscriptions")
     visited = column(lines, "equality only", "aguilera", "nodes visited per event")
-    exponent = slope(sizes, visited)
+    exponent = log_slope(sizes, visited)
     shares = column(lines, "share of nonequality", "aguilera", "share of nonequality")
     nodes, seen = (
         column(lines, "share of nonequality", "aguilera", name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -61,7 +62,7 @@ def run(scale: Scale, note: Note) -> Outcome:
     ]
     deviation = float(price.std())
     middle = (length < LENGTH_MAX * 0.8) & (length > 5.0)
-    slope = float(np.polyfit(np.log(length[middle]), np.log(np.flatnonzero(middle) + 1), 1)[0])
+    slope = log_slope(length[middle], np.flatnonzero(middle) + 1)
     shapes = f"prices N(1, {deviation:.3f}), lengths fall as length^{slope:.2f} (Pareto, shape 1: -1)"
     verdicts = [
         _subscriptions(found),

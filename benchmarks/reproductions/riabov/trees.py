@@ -21,6 +21,7 @@ from pubsub_cluster.algorithms.interface import Matches
 from pubsub_cluster.algorithms.registry import make_matcher
 from pubsub_cluster.algorithms.riabov import hilbert_r_tree, s_tree
 from pubsub_cluster.algorithms.riabov.packed_tree import Searcher, Tree, bounded
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -243,7 +244,7 @@ def _depth_verdict(ratios: list[float]) -> Verdict:
 def _query_verdict(lines: list[dict[str, Any]]) -> Verdict:
     stock = [line for line in lines if line["workload"] == "STOCK" and line["matcher"] == "s-tree"]
     sizes = [line["rectangles"] for line in stock]
-    slope = float(np.polyfit(np.log(sizes), np.log([line["us per event"] for line in stock]), 1)[0])
+    slope = log_slope(sizes, [line["us per event"] for line in stock])
     largest = stock[-1]
     ours = (
         f"{largest['share of nodes visited']:.3f} of the nodes at {sizes[-1]:,} with "

@@ -18,6 +18,7 @@ from pubsub_cluster.algorithms.rr4089.schema_kernels import GAIN, MOVERS
 from pubsub_cluster.algorithms.rr4089.schemas import Schemas
 from pubsub_cluster.algorithms.rr4089.static import Static
 from pubsub_cluster.algorithms.rr4089.two_phase import Clustered
+from pubsub_cluster.benchmarks.reproductions.fits import straight_line
 from pubsub_cluster.benchmarks.reproductions.outcome import Verdict, decided
 from pubsub_cluster.benchmarks.reproductions.rr4089 import loads
 from pubsub_cluster.benchmarks.reproductions.rr4089.example import small_catalogue
@@ -241,7 +242,7 @@ def moves(size: int) -> tuple[Verdict, list[tuple[int, float]]]:
         began = time.perf_counter()
         core._redistribute(np.arange(core.clusters.held.counts[ck.CLUSTERS], dtype=np.int32))
         found.append((core.done.moved, time.perf_counter() - began))
-    linear = loads.r_squared([one[0] for one in found], [one[1] for one in found])
+    linear = straight_line([one[0] for one in found], [one[1] for one in found])[2]
     each = found[-1][1] / max(found[-1][0], 1)
     ours = f"R^2 = {linear:.3f} over {found[0][0]:,} to {found[-1][0]:,} moves, {loads.us(each)} each"
     return decided("RR-50", linear >= 0.9, ours, "the more, the less they are in caches"), found

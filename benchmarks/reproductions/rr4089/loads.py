@@ -148,18 +148,6 @@ def brute_force_count(workload: FixedAndFree, subscriptions: int, events: Any) -
     return count
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the slope of log y over log x."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def r_squared(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return how much of y a line over x explains."""
-    line = np.polyval(np.polyfit(x, y, 1), x)
-    spread = float(((np.array(y) - np.mean(y)) ** 2).sum())
-    return 1.0 - float(((np.array(y) - line) ** 2).sum()) / max(spread, 1e-300)
-
-
 def us(seconds: float) -> str:
     """Return microseconds as a text."""
     return f"{seconds * 1e6:.3g} µs"

@@ -14,6 +14,7 @@ from pubsub_cluster.algorithms.conjunctions import Comparison, Conjunctions
 from pubsub_cluster.algorithms.rr4089 import check_kernels as hk
 from pubsub_cluster.algorithms.rr4089.cluster_kernels import WIDTH_MAX
 from pubsub_cluster.algorithms.rr4089.dynamic import Dynamic
+from pubsub_cluster.benchmarks.reproductions.fits import straight_line
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -24,7 +25,6 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
     save,
 )
 from pubsub_cluster.benchmarks.reproductions.rr4089.drift import FROZEN
-from pubsub_cluster.benchmarks.reproductions.rr4089.loads import r_squared
 
 ENTRIES = 1_000_000
 CLUSTERS = (10, 100, 1_000, 10_000, 100_000, 300_000, 1_000_000)
@@ -203,15 +203,14 @@ def _look_ups(scale: Scale, note: Note, keep: Keep) -> list[Verdict]:
         more, values = pairs(count)
         by_size.append(keep("accesses of a table", count, look_up_time([(0, 1)], more, values)))
     widths = list(range(1, WIDTH_MAX + 1))
-    linear = r_squared(widths, by_width)
-    per_attribute, fixed = np.polyfit(widths, [1e9 * one / ATTRIBUTES for one in by_width], 1)
-    retrieving = r_squared(TABLES, by_tables)
+    per_attribute, fixed, linear = straight_line(widths, [1e9 * one / ATTRIBUTES for one in by_width])
+    retrieving = straight_line(TABLES, by_tables)[2]
     sizes = {n: Cluster(n, 4) for n in CLUSTERS}
     checking = [
         keep("cluster", n, best_of({"": partial(one.columns, 3)}, max(1, 100_000 // n))[""])
         for n, one in sizes.items()
     ]
-    checks = r_squared(CLUSTERS, checking)
+    checks = straight_line(CLUSTERS, checking)[2]
     per_check = 1e9 * checking[-1] / CLUSTERS[-1]
     return [
         decided(

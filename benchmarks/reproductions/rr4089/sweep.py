@@ -20,6 +20,7 @@ from pubsub_cluster.algorithms.rr4089.dynamic import Dynamic
 from pubsub_cluster.algorithms.rr4089.propagation import Propagation
 from pubsub_cluster.algorithms.rr4089.static import Static
 from pubsub_cluster.algorithms.rr4089.two_phase import TwoPhase
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -230,7 +231,7 @@ def _of_growth(found: Found) -> list[Verdict]:
     beside = max(points[DYNAMIC].times.total / points[STATIC].times.total for points in found.values())
     phases = dynamic.first / dynamic.second
     firsts = [points[PREFETCH].times.first / points[DYNAMIC].times.first for points in found.values()]
-    steep = loads.slope(sizes, [points[PREFETCH].times.second for points in found.values()])
+    steep = log_slope(sizes, [points[PREFETCH].times.second for points in found.values()])
     lead = prefetch.second / dynamic.second
     return [
         decided(

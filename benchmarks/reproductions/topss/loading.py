@@ -18,6 +18,7 @@ from pubsub_cluster.algorithms.topss.bit_matrix import BitMatrix
 from pubsub_cluster.algorithms.topss.counting import Counting
 from pubsub_cluster.algorithms.topss.growable_lists import GrowableLists
 from pubsub_cluster.algorithms.topss.sql import Sql
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -35,7 +36,7 @@ from pubsub_cluster.benchmarks.reproductions.topss.cores import (
     WITHOUT_DUCKDB,
     counting,
 )
-from pubsub_cluster.benchmarks.reproductions.topss.measures import PAPER_SIZES, interleaved, part, slope
+from pubsub_cluster.benchmarks.reproductions.topss.measures import PAPER_SIZES, interleaved, part
 from pubsub_cluster.benchmarks.workloads.topss import T4
 
 SIZES: dict[Scale, tuple[int, ...]] = {"small": (*PAPER_SIZES[:5], 200_000), "paper": PAPER_SIZES}
@@ -125,7 +126,7 @@ def _undecided(claim: str, ours: str) -> Verdict:
 
 def _bit_wise(lines: list[dict[str, Any]]) -> Verdict:
     bit, list_ = of(lines, "bit-matrix"), of(lines, "list")
-    found = slope(list(bit), list(bit.values()))
+    found = log_slope(list(bit), list(bit.values()))
     others = [list_, better_database(lines)] if HAS_DUCKDB else [list_]
     # The paper's tie at 1,000 is none to decide by: a difference of a tenth is one.
     slower = [size for size in bit if any(bit[size] > 1.1 * other.get(size, math.inf) for other in others)]
@@ -146,7 +147,7 @@ def _list_based(lines: list[dict[str, Any]]) -> Verdict:
     list_, doubling, bit = (of(lines, name) for name in ("list", "list, doubling", "bit-matrix"))
     moved = {name: of(lines, name, "ids moved") for name in LISTS}
     large = [size for size in list_ if 100_000 <= size <= MILLION]
-    found, linear = (slope(large, [one[size] for size in large]) for one in (list_, doubling))
+    found, linear = (log_slope(large, [one[size] for size in large]) for one in (list_, doubling))
     at = max(list_)
     ours = (
         f"slope from 100,000 on {found:.2f}, doubling {linear:.2f}; list/bit at "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.outcome import Verdict, decided
 from pubsub_cluster.benchmarks.reproductions.topss.cores import (
     ASSOCIATIONS,
@@ -12,7 +13,6 @@ from pubsub_cluster.benchmarks.reproductions.topss.cores import (
     HAS_DUCKDB,
     WITHOUT_DUCKDB,
 )
-from pubsub_cluster.benchmarks.reproductions.topss.measures import slope
 
 PAPER_MS = {
     "Kdb": (89.3, 206.4, 397.4, 1800.3, 3451.2, 17299.7, 33473.1, 338166.1),
@@ -52,7 +52,7 @@ def _until(points: dict[int, float], least: int, most: int) -> dict[int, float]:
 
 
 def _slope(points: dict[int, float]) -> float:
-    return slope(list(points), list(points.values()))
+    return log_slope(list(points), list(points.values()))
 
 
 def _undecided(claim: str, ours: str, why: str = "the scale `paper` has 1,000,000 and 5,000,000") -> Verdict:

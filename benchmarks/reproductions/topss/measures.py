@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,6 @@ def interleaved(
             answers[name] = call()
             best[name] = min(best[name], time.perf_counter() - begin)
     return best, answers
-
-
-def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Return the exponent b of values ~ sizes ** b; NaN of fewer than two."""
-    if len(sizes) < 2:
-        return float("nan")
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def pairs(answer: tuple[Any, Any], below: int | None = None) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from pubsub_cluster.algorithms.conjunctions import Conjunctions
 from pubsub_cluster.algorithms.topss.ordered_lists import OrderedLists
 from pubsub_cluster.algorithms.topss.predicate_book import Predicates
 from pubsub_cluster.algorithms.topss.predicate_table import PAPER_SLICES, PredicateTable
+from pubsub_cluster.benchmarks.reproductions.fits import log_slope
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -28,7 +29,7 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
     save,
 )
 from pubsub_cluster.benchmarks.reproductions.topss import rules
-from pubsub_cluster.benchmarks.reproductions.topss.measures import interleaved, part, slope
+from pubsub_cluster.benchmarks.reproductions.topss.measures import interleaved, part
 from pubsub_cluster.benchmarks.workloads.topss import T_BIG, T_MEDIUM, T_MIX, T_SMALL, Topss
 
 SIZES: dict[Scale, tuple[int, ...]] = {
@@ -256,7 +257,7 @@ def _linear(lines: list[dict[str, Any]]) -> Verdict:
     )
     sizes = [size for size in looked if size <= SIZES["small"][-1]]
     is_within = all(looked[size] <= size for size in looked)  # a list per operator: all predicates at most
-    by_count, by_time = (slope(sizes, [one[size] for size in sizes]) for one in (looked, times))
+    by_count, by_time = (log_slope(sizes, [one[size] for size in sizes]) for one in (looked, times))
     shares = sorted(looked[size] / size for size in looked)
     ours = (
         f"nodes visited: {shares[0]:.2f} to {shares[-1]:.2f} of all; "
