@@ -58,7 +58,7 @@ CORES: dict[str, Callable[[], Counted]] = {
     "equality-preferred": EqualityPreferred,
     "quarantining": Quarantining,
 }
-PASSES = 5
+PASSES = 9
 
 
 def built(names: tuple[str, ...], catalogue: Conjunctions) -> dict[str, Counted]:
