@@ -88,7 +88,7 @@ class Held(NamedTuple):
 @leaf
 def hash_of(tables: Any, table: Any, equal: Any) -> Any:
     """Return the hash of a table's access for equalities by attribute; -1: one is missing."""
-    value = table
+    value = int(table)
     for at in range(1, tables[table, 0] + 1):
         predicate = equal[tables[table, at]]
         if predicate < 0:
