@@ -285,6 +285,15 @@ def fan_out() -> str:
     return "\n".join([*_four_columns(rows, with_spread=True), "", measured_on(rows, "fan_out", command)])
 
 
+def systems() -> str:
+    """Return what matchers of the papers are worth as a cluster's engine."""
+    rows = sorted(read("systems"), key=lambda row: -float(row["value"]))
+    lines = ["| engine | events/s | spread of rounds |", "|---|---|---|"]
+    lines += [f"| `{row['figure']}` | {float(row['value']):,.0f} | {row['spread']} |" for row in rows]
+    command = "pubsub_cluster.benchmarks.systems --keep"
+    return "\n".join([*lines, "", measured_on(rows, "systems", command)])
+
+
 def pipeline() -> str:
     """Return the figures of the pipeline on Spark."""
     rows = read("pipeline")
@@ -317,6 +326,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "delivery": delivery,
     "fan-out": fan_out,
     "pipeline": pipeline,
+    "systems": systems,
     "pipeline-large": very_large,
     **paper_figures.BLOCKS,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pubsub_cluster import Cluster
+from pubsub_cluster.benchmarks import systems
 from pubsub_cluster.language.errors import ExpressionError, ProtocolError
 
 pytestmark = pytest.mark.cluster
@@ -29,3 +30,10 @@ def test_a_matcher_over_the_socket() -> None:
         with pytest.raises(ProtocolError, match="takes no backup over"):
             client.restore("nothing")
         assert client.verify()["differences"] == 0
+
+
+@pytest.mark.slow
+def test_matchers_are_compared_as_systems() -> None:
+    figures = systems.measure(["layout", "quarantining", "naive"], 200, 1)
+    assert [one.figure for one in figures] == ["layout", "quarantining", "naive"]
+    assert all(one.value > 0 for one in figures)
