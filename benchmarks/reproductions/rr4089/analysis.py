@@ -218,6 +218,9 @@ def run(scale: Scale, note: Note) -> Outcome:
 
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:
     pyplot, figure, axes = canvas(1, 1, "RR-4089 section 4.1")
-    axes[0, 0].plot([line["moves"] for line in lines], [line["milliseconds"] for line in lines], "o-")
-    axes[0, 0].set(xlabel="moves of subscriptions", ylabel="time of redistribution, ms", ylim=(0, None))
+    moves = [line["moves"] / 1_000 for line in lines]
+    axes[0, 0].plot(moves, [line["milliseconds"] for line in lines], "o-")
+    axes[0, 0].set(
+        xlabel="moves of subscriptions, thousands", ylabel="time of redistribution, ms", ylim=(0, None)
+    )
     save(pyplot, figure, path)
