@@ -111,6 +111,7 @@ def test_the_papers_sizes_decide(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(matching_verdicts, "HAS_DUCKDB", True)
     monkeypatch.setattr(loading, "HAS_DUCKDB", True)
+    monkeypatch.setattr(matching_verdicts, "DATABASES", cores.COLUMN_STORE)
     paper = {"bit-matrix": "bit-wise", "list": "list-based", **dict.fromkeys(cores.COLUMN_STORE, "Kdb")}
 
     def made(times: dict[str, tuple[float, ...]], column: str) -> list[dict[str, object]]:
