@@ -4,6 +4,7 @@
 #   make lint types docs-check kernels wheel-check               what .ci/run adds to them
 #   make faults MINUTES=2     kill processes of a cluster under load, check every answer
 #   make slow                 the tests that take long or much memory
+#   make matcher-kernels      the papers' matchers without the compiler, and with bounds checks (twelve minutes)
 #   make durable-faults       kill coordinator and durable receivers, look for what is lost
 #
 # Variables: PYTHON=python3.12 (interpreter for .venv), DEMO_FLAGS='--flights 40000', PYTEST_FLAGS='-k name'.
@@ -11,14 +12,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test slow faults durable-faults lint format types docs docs-check kernels wheel-check clean help
+.PHONY: demo test slow faults durable-faults lint format types docs docs-check kernels matcher-kernels wheel-check clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO_FLAGS ?=
 PYTEST_FLAGS ?=
-KERNEL_TESTS = $(wildcard tests/test_kernels_*.py) tests/test_engine_tables.py tests/test_builder_layout.py tests/test_delta_keyed.py $(wildcard tests/test_algorithms_*.py)
+KERNEL_TESTS = $(wildcard tests/test_kernels_*.py) tests/test_engine_tables.py tests/test_builder_layout.py tests/test_delta_keyed.py tests/test_algorithms_trees.py
+MATCHER_TESTS = $(wildcard tests/test_algorithms_*.py)
 CHECKED_CACHE := $(VENV)/kernels-boundscheck
 
 help:
@@ -74,6 +76,10 @@ kernels: $(VENV)/.installed-dev
 	$(BIN)/coverage report --show-missing --fail-under=$(KERNEL_COVERAGE)
 	$(BIN)/python -m pytest -q $(KERNEL_TESTS)
 	NUMBA_BOUNDSCHECK=1 PUBSUB_CLUSTER_CACHE=$(abspath $(CHECKED_CACHE)) $(BIN)/python -m pytest -q $(KERNEL_TESTS)
+
+matcher-kernels: $(VENV)/.installed-dev
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q $(MATCHER_TESTS)
+	NUMBA_BOUNDSCHECK=1 PUBSUB_CLUSTER_CACHE=$(abspath $(CHECKED_CACHE)) $(BIN)/python -m pytest -q $(MATCHER_TESTS)
 
 KERNEL_COVERAGE := 90
 

@@ -169,7 +169,7 @@ def _loops(keep: Keep) -> list[Verdict]:
             "RR-41",
             min(generic.values()) >= 1.1,
             ", ".join(f"{rest} predicates {ratio:.2f}" for rest, ratio in generic.items()),
-            "loops written out for five and ten predicates are slower here than the general one; cause unknown",
+            "loops written out for five and ten predicates are slower than the general one; cause unknown",
         ),
         decided(
             "RR-42",
