@@ -7,7 +7,7 @@ its answer), and its cost of deleting is constant on average if it starts anew w
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def grown(array: Array, size: int, fill: float = 0) -> Array:
     if size <= len(array):
         return array
     shape = (max(size, 2 * len(array), 16), *array.shape[1:])
-    wider: Array = np.full(shape, fill, array.dtype)  # type: ignore[assignment]
+    wider = cast(Array, np.full(shape, fill, array.dtype))
     wider[: len(array)] = array
     return wider
 

@@ -163,7 +163,9 @@ def run(scale: Scale, note: Note) -> Outcome:
         note(f"{size:,} subscriptions")
     last = {line["matcher"]: line for line in lines[-len(CORES) :]}
     work = Work(catalogue, events, cores)
-    search, whole = phases(cores["fair-predicate"], events)  # type: ignore[arg-type]
+    fair = cores["fair-predicate"]
+    assert isinstance(fair, FairPredicate)
+    search, whole = phases(fair, events)
     size = SIZES[scale][-1]
     times = {name: line["us per event"] for name, line in last.items()}
     verdicts = [

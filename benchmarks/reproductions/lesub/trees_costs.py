@@ -20,7 +20,7 @@ from pubsub_cluster.algorithms.lesub.quarantining import Quarantining
 from pubsub_cluster.benchmarks.reproductions.lesub.cores import Naive
 from pubsub_cluster.benchmarks.reproductions.lesub.insertion import insertion_times, one_by_one
 from pubsub_cluster.benchmarks.reproductions.lesub.trees_measures import label_sizes
-from pubsub_cluster.benchmarks.reproductions.lesub.trees_paths import GROWTH_SIDES
+from pubsub_cluster.benchmarks.reproductions.lesub.trees_paths import growing_load
 from pubsub_cluster.benchmarks.reproductions.outcome import (
     Note,
     Outcome,
@@ -30,7 +30,6 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
     decided,
     save,
 )
-from pubsub_cluster.benchmarks.workloads.lesub import LeSubscribe
 
 SIZES = (125, 250, 500, 1_000)
 EVENTS, INSERTED, ROUNDS = 300, 50, 5
@@ -63,7 +62,7 @@ def insertions(catalogue: Conjunctions, more: list[Conjunctions]) -> dict[str, f
 
 def measure(size: int) -> list[Line]:
     """Return a line for each matcher: bytes, evaluations of predicates, and insertion."""
-    workload = LeSubscribe(size + INSERTED, **GROWTH_SIDES)  # type: ignore[arg-type]
+    workload = growing_load(size + INSERTED)
     everything, values = workload.conjunctions(), workload.events(EVENTS)
     catalogue = conjunctions_at(everything, everything.owner < size)
     found = insertions(catalogue, one_by_one(conjunctions_at(everything, everything.owner >= size)))

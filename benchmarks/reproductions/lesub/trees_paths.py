@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
 from pubsub_cluster.benchmarks.workloads.lesub import LeSubscribe
 
 GROWTH_SIZES = (125, 250, 500, 1_000)
-GROWTH_SIDES = {"strings": 2, "numbers": 2, "predicate_probability": 0.8}
+growing_load = partial(LeSubscribe, strings=2, numbers=2, predicate_probability=0.8)
 OPTIONAL_SIZE, OPTIONAL_ATTRIBUTES = 60, (2, 4, 6)
 EQUALITY_SIZES: dict[Scale, tuple[int, ...]] = {
     "small": (1_000, 10_000, 100_000),
@@ -165,7 +166,7 @@ def growth(about: str, workload: LeSubscribe) -> list[Line]:
 
 def one_subscription() -> Line:
     """Time fair predicate where there is next to nothing to do."""
-    workload, core = LeSubscribe(1, **GROWTH_SIDES), FairPredicate()  # type: ignore[arg-type]
+    workload, core = growing_load(1), FairPredicate()
     built(core, workload)
     times, _ = match_times({"fair predicate": core}, workload.conjunctions(), workload.events(EVENTS), PASSES)
     return line("one subscription", "fair predicate", workload, **{"us per event": times["fair predicate"]})
@@ -196,8 +197,8 @@ def run(scale: Scale, note: Note) -> Outcome:
     lines = [one_subscription()]
     for size in GROWTH_SIZES:
         note(f"trees of Gough and of Aguilera: {size} subscriptions on four attributes")
-        lines += growth("growth", LeSubscribe(size, **GROWTH_SIDES))  # type: ignore[arg-type]
-        equal = LeSubscribe(size, equality_probability=1.0, **GROWTH_SIDES)  # type: ignore[arg-type]
+        lines += growth("growth", growing_load(size))
+        equal = growing_load(size, equality_probability=1.0)
         lines += growth("growth, equality only", equal)
     for attributes in OPTIONAL_ATTRIBUTES:
         note(f"trees of Gough and of Aguilera: {attributes} attributes")

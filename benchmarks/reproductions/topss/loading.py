@@ -62,8 +62,9 @@ def load(make: Callable[[], Counting | Sql], catalogue: Conjunctions) -> int:
     """Build a core; return how many ids it moved."""
     core = make()
     core.build(catalogue)
-    is_list = isinstance(core, Counting) and isinstance(core.association, GrowableLists)
-    return int(core.association.moved[0]) if is_list else 0  # type: ignore[union-attr]
+    if isinstance(core, Counting) and isinstance(core.association, GrowableLists):
+        return int(core.association.moved[0])
+    return 0
 
 
 def passes_of(count: int) -> int:
