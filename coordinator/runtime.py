@@ -66,10 +66,10 @@ from pubsub_cluster.workers import messages as worker_wire
 TICK_MS = 100
 LOOK_AROUND_S = 0.01  # finer than anything that waits for the clock
 DRAIN_S_MAX = 5.0  # what was accepted is answered before a stop, if that takes no longer
-# The catalogue's book-keeping allocates many small objects that stay: looking at the young ones every 700
-# allocations, as Python does, costs a tenth of the time of loading. So each is looked at twice at most, a few
-# thousand at once, which takes a millisecond; looking through a million rows' holds everybody up for 70.
-GC_THRESHOLDS = (2_000, 0, 1 << 30)
+# The catalogue's book-keeping allocates many small objects that stay: looking through a million rows' holds
+# everybody up for 70 ms, so that each is looked at twice at most. A few hundred at once: two thousand take
+# 0.7 ms, longer than an event takes in all.
+GC_THRESHOLDS = (250, 0, 1 << 30)
 WORK = (Op.PUBLISH, Op.SUBSCRIBE, Op.UPDATE, Op.UNSUBSCRIBE)
 AGAIN = -1  # instead of an exit status: another life is to begin in this process
 log = logging.getLogger("pubsub_cluster.coordinator")
