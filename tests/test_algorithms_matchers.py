@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_cases import raw_batch
+from numba import config
 from strategies import cases
 from vectors import load_vectors, run_vector
 
@@ -33,6 +36,8 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, INT64_MAX
 from pubsub_cluster.language.raw_batch import RawBatch
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.language.wellformed import check_tree
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.workers.matcher_engine import MatcherEngine
 
 HAS_DUCKDB = importlib.util.find_spec("duckdb") is not None
 NAMES = [name for name in sorted(MATCHERS) if HAS_DUCKDB or "duckdb" not in name]
@@ -167,18 +172,57 @@ def box_expressions(draw: st.DrawFn) -> Expression:
     return clauses[0] if len(clauses) == 1 else Or(tuple(clauses))
 
 
+BOX_EVENTS = st.lists(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c", "d"]), st.one_of(VALUES, st.lists(VALUES, max_size=2)), max_size=4
+    ),
+    max_size=8,
+)
+
+
+def kernels() -> list[Any]:
+    """Every kernel of the matchers."""
+    modules = [one for name, one in sys.modules.items() if name.startswith("pubsub_cluster.algorithms")]
+    found = {
+        id(one): one for module in modules for one in vars(module).values() if hasattr(one, "signatures")
+    }
+    return list(found.values())
+
+
+def signature_counts() -> dict[str, int]:
+    return {f"{kernel.__module__}.{kernel.__name__}": len(kernel.signatures) for kernel in kernels()}
+
+
+@functools.cache
+def after_warm_up(name: str) -> dict[str, int]:
+    """Signatures of the kernels where only an engine has warmed up."""
+    for kernel in kernels():  # what other tests have compiled
+        kernel._reset_overloads()
+        kernel.overloads.clear()
+    MatcherEngine(CatalogueReader.of(CatalogueWriter.in_memory(1)), name=name).warm_up()
+    return signature_counts()
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "naive" and "sql" not in name])
+@settings(max_examples=10)
+@given(expressions=st.lists(box_expressions(), max_size=14), events=BOX_EVENTS, data=st.data())
+def test_warm_up_compiles_everything(
+    name: str, expressions: list[Expression], events: list[Any], data: st.DataObject
+) -> None:
+    """A cluster that says it is ready does not compile when the first events come."""
+    before = after_warm_up(name)
+    matcher, naive = make_matcher(name), make_matcher("naive")
+    supported = [one for one in enumerate(expressions) if matcher.supports(one[1]) is None]
+    batch = raw_batch([flatten_event(event, EMPTY_SCHEMA, DEFAULT_LIMITS) for event in events])
+    built = data.draw(st.integers(0, len(supported)), "built")
+    changes(matcher, naive, supported, built, batch, data)
+    assert signature_counts() == before
+
+
 @pytest.mark.parametrize("name", SPATIAL)
 @settings(max_examples=150)
-@given(
-    expressions=st.lists(box_expressions(), max_size=14),
-    events=st.lists(
-        st.dictionaries(
-            st.sampled_from(["a", "b", "c", "d"]), st.one_of(VALUES, st.lists(VALUES, max_size=2)), max_size=4
-        ),
-        max_size=8,
-    ),
-    data=st.data(),
-)
+@given(expressions=st.lists(box_expressions(), max_size=14), events=BOX_EVENTS, data=st.data())
 def test_boxes(name: str, expressions: list[Expression], events: list[Any], data: st.DataObject) -> None:
     """RIABOV-01, -10: ranges, sets and disjunctions, on events with many values, none, and odd ones."""
     matcher, naive = make_matcher(name), make_matcher("naive")

@@ -9,23 +9,39 @@ thousand: rows are Python objects on the way in, and every matcher costs what it
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from pubsub_cluster.algorithms.registry import make_matcher
+from pubsub_cluster.language.batch import payload_from_dicts
 from pubsub_cluster.language.denormalise import expression_of
-from pubsub_cluster.language.expression import Atom, Expression, Operator
+from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.code_space import I8
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.engine import MatchEngine, MatchResult
+from pubsub_cluster.workers.kernels._jit import compile_together
 from pubsub_cluster.workers.pairs import too_many_matches
-from pubsub_cluster.workers.warm_up import one_event
+from pubsub_cluster.workers.warm_up import one_event_payloads
 
 BUILD_ROWS_MIN = 1_000
 """New rows, at least as many as are held, for which the matcher is built anew: some insert slowly."""
+
+SAMPLE = (
+    "a BETWEEN 0 AND 2",
+    "a = 1",
+    "a = 1 AND b = 2 AND c != 3",
+    "a < 2 AND b > 0 AND c <= 3 AND d >= 1",
+    f't = "x" OR a IN ({", ".join(map(str, range(40)))})',  # enough for tables to grow
+    "a < b",
+    "TRUE",
+)
+"""Subscriptions that between them take every path of a matcher; some are outside a matcher's language."""
+SAMPLE_EVENTS: tuple[dict[str, Any], ...] = ({"a": 1, "b": 2, "c": 2.5, "d": 1, "t": "x"}, {"b": 1}, {})
 
 
 class MatcherEngine(MatchEngine):
@@ -52,7 +68,7 @@ class MatcherEngine(MatchEngine):
         name: str = "naive",
     ) -> None:
         super().__init__(catalogue, schema, limits)
-        self._matcher = make_matcher(name)
+        self._name, self._matcher = name, make_matcher(name)
         self._held: I8 = np.zeros(0, np.int64)
         self._stop = 0  # rows below were taken in
         self._version = 0  # of the latest batch: what was removed by then is not held
@@ -84,14 +100,27 @@ class MatcherEngine(MatchEngine):
         return MatchResult(found.offsets.astype(np.int64), found.handles.astype(np.int32))
 
     def warm_up(self) -> None:
-        """Have the matcher compile or load its kernels, by one subscription and one event."""
-        atom = Atom("a", Operator.BETWEEN, lo=0, hi=1)
-        if self._matcher.supports(atom) is None:
-            self._matcher.build([(0, atom)])
-            self._matcher.insert(1, atom)
-            self._matcher.match(EventBatch.of_raw(one_event(), self._names).raw)
-            self._matcher.delete(1)
-        self._matcher.build([])
+        """Compile or load every kernel that `match_batch` will call, by a few subscriptions and events."""
+
+        def read() -> None:
+            for payload in one_event_payloads():
+                assert self.read(payload.header, payload.buffers).raw.attributes
+
+        compile_together({f"matcher-{self._name}": self._match_sample, "read": read})
+
+    def _match_sample(self) -> None:
+        matcher = self._matcher
+        sample = [one for one in map(parse_text, SAMPLE) if matcher.supports(one) is None]
+        for built in (len(sample), 0):  # the others are inserted
+            matcher.build(list(enumerate(sample[:built])))
+            for handle, expression in enumerate(sample[built:], built):
+                matcher.insert(handle, expression)
+            for events in (SAMPLE_EVENTS, SAMPLE_EVENTS[:1]):
+                payload = payload_from_dicts(events)
+                matcher.match(self.read(payload.header, payload.buffers).raw)
+            for handle in range(len(sample)):
+                matcher.delete(handle)
+        matcher.build([])
 
     def _follow(self, row_stop: int, shard: tuple[int, int], version: int) -> None:
         """Hold what a batch may see: this shard's rows below `row_stop` that are live at `version`."""

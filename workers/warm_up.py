@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.language.batch import payload_from_columns
+from pubsub_cluster.language.batch import Payload, payload_from_columns
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.predicate import Predicate, PredicateKind, ValueKind
 from pubsub_cluster.language.raw_batch import (
@@ -37,12 +37,8 @@ def warm_up_encoder() -> None:
     lookup.fill_number_slots(0, encoder.lookup.numbers, np.zeros(0, np.int32))
     lookup.fill_text_slots(0, encoder.lookup.texts, np.zeros(0, np.int64))
     names = NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
-    for batch_format, document in _DOCUMENTS.items():
-        offsets = np.array([0, len(document)], np.int64)
-        header = {"format": batch_format, "event_count": 1}
-        encoder.encode_batch(EventBatch(header, [offsets.tobytes(), document], names))
-    payload = payload_from_columns({"a": np.zeros(1)})
-    encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
+    for payload in one_event_payloads():
+        encoder.encode_batch(EventBatch(payload.header, payload.buffers, names))
     encoder.encode(one_event())
     TextBits(_TEXT_PREDICATES).evaluate(one_event())
 
@@ -53,6 +49,15 @@ _TEXT_PREDICATES = [
     for operator, pattern in (("contains", b"a"), ("matches", b"."))
 ]
 _DOCUMENTS = {"json": b'{"a":1}', "msgpack": b"\x81\xa1a\x01"}
+
+
+def one_event_payloads() -> list[Payload]:
+    """Return an event with a number in attribute ``a``, in every form that a publisher may send."""
+    rows = []
+    for name, document in _DOCUMENTS.items():
+        offsets = np.array([0, len(document)], np.int64)
+        rows.append(Payload({"format": name, "event_count": 1}, [offsets.tobytes(), document], {}))
+    return [*rows, payload_from_columns({"a": np.zeros(1)})]
 
 
 def one_event() -> RawBatch:
