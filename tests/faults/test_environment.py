@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from pubsub_cluster import Client, Cluster
+from pubsub_cluster.cli.main import cli
 from pubsub_cluster.coordinator.clock import Clock
 from pubsub_cluster.coordinator.marks import MARKS_FILE, Marks
 from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
-from pubsub_cluster.language.errors import PubSubError, StartError, StoreError
+from pubsub_cluster.language.errors import CallerError, PubSubError, StartError, StoreError
+from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.change_groups import SUBSCRIBE, Change
 
 ROOT = Path(__file__).parent.parent.parent
@@ -121,6 +124,50 @@ def test_a_full_disk_refuses_batches_for_durable_receivers_and_no_others(small_d
         with client.listen("ann", durable="a", timeout_s=1.0) as inbox:
             told = [(notification.batch_id, notification.dropped) for notification in inbox]
         assert told == [(batch_id, 0) for batch_id in [*good, refused]]
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_a_full_disk_refuses_an_extension_of_the_schema_as_a_whole(small_disk: Path) -> None:
+    """Who sends it is told; nobody reads by a schema that a restart would not find; it can be sent again."""
+    values = [f"{number:05d}{'v' * 95}" for number in range(500)]  # kept anew with each extension
+    given = Schema.from_json(
+        {
+            "domains": [{"name": "wide", "domain": "enumerated", "values": values}],
+            "attributes": [{"name": "x", "domain": "float"}],
+            "types": [{"name": "item", "attributes": [{"name": "x"}]}],
+        }
+    )
+    data = small_disk / "data"
+    with Cluster(data, schema=given) as cluster, cluster.client(timeout_s=60.0) as client:
+        client.subscribe("x = 1", id="one")
+        filler = fill(small_disk)
+        with pytest.raises(StoreError, match="could not be written") as refused:
+            for number in range(100):
+                before = client.schema_show()
+                client.schema_add_attribute(f"y{number}", "float")
+        new = f"y{number}"
+        assert "full" in str(refused.value.seen) and refused.value.remedy
+        command = ["schema", "add-attribute", new, "--domain", "float", "--data", str(data)]
+        told = CliRunner().invoke(cli, command)
+        assert told.exit_code != 0 and "full" in told.output and "Free disk space" in told.output
+
+        def is_as_before() -> None:
+            assert client.schema_show() == before
+            with pytest.raises(CallerError, match=f"'{new}' is not declared"):
+                client.subscribe(f"{new} = 1")
+            told = client.publish([{"event_type": "item", "x": 1}, {"event_type": "item", "x": 1, new: 1}])
+            assert [len(found) for found in told] == [1, 0] and list(told.refused) == [1]
+
+        is_as_before()
+        filler.unlink()
+        cluster.kill()
+        cluster.start()
+        is_as_before()
+        client.schema_add_attribute(new, "float")
+        client.schema_extend_type("item", new)
+        client.subscribe(f"{new} = 1")
+        assert client.publish([{"event_type": "item", "x": 1, new: 1}]).match_count == 2
 
 
 @pytest.mark.cluster
