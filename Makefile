@@ -1,9 +1,10 @@
 # Every target does its own set-up: Python 3.11 or later, with its venv module, is all that must be there.
 #
 #   make demo    install and run the flights demonstration       make test     the tests
-#   make lint types docs-check kernels wheel-check               what .ci/run adds to them
+#   make matchers lint types docs-check kernels wheel-check      what .ci/run adds to them
 #   make faults MINUTES=2     kill processes of a cluster under load, check every answer
 #   make slow                 the tests that take long or much memory
+#   make matchers             the tests of the papers' matchers and experiments, which make test leaves out
 #   make matcher-kernels      the papers' matchers without the compiler, and with bounds checks (twelve minutes)
 #   make durable-faults       kill coordinator and durable receivers, look for what is lost
 #
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test slow faults durable-faults lint format types docs docs-check kernels matcher-kernels wheel-check clean help
+.PHONY: demo test matchers slow faults durable-faults lint format types docs docs-check kernels matcher-kernels wheel-check clean help
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +22,7 @@ DEMO_FLAGS ?=
 PYTEST_FLAGS ?=
 KERNEL_TESTS = $(wildcard tests/test_kernels_*.py) tests/test_engine_tables.py tests/test_builder_layout.py tests/test_delta_keyed.py tests/test_algorithms_trees.py
 MATCHER_TESTS = $(wildcard tests/test_algorithms_*.py)
+EXPERIMENT_TESTS = $(wildcard tests/test_reproductions_*.py)
 CHECKED_CACHE := $(VENV)/kernels-boundscheck
 
 help:
@@ -30,7 +32,10 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(addprefix --ignore=,$(MATCHER_TESTS) $(EXPERIMENT_TESTS)) $(PYTEST_FLAGS)
+
+matchers: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(MATCHER_TESTS) $(EXPERIMENT_TESTS) $(PYTEST_FLAGS)
 
 slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)

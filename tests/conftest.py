@@ -7,7 +7,8 @@ other cluster runs (the CI does) to also count the segments of processes that ha
 several tests share (a fixture of a wider scope) may start processes and make segments in any of them.
 
 With pytest-xdist, tests are dealt to all processes, those with clusters too: each process knows its own by a
-mark of its own. Only tests on Spark stay together, since they share a session that takes seconds to start.
+mark of its own. Tests that share what takes long to make stay together: a file's cluster, Spark's session,
+compiled kernels of the papers' matchers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import functools
 import gc
 import math
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -80,26 +82,30 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal tests one by one, but those on Spark to one process, and so those of the papers' matchers.
+    """Deal tests one by one, but those together that share something: see `_group`.
 
-    The first share a session, the others the compiling of many kernels. Groups would do, but with pytest 9
-    pytest-xdist 3.8 does not see them.
+    Groups would do, but with pytest 9 pytest-xdist 3.8 does not see them.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSession(LoadScopeScheduling):
+    class Grouped(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = ROOT / nodeid.partition("::")[0]
-            if path.name.startswith(MATCHER_TESTS):
-                return MATCHER_TESTS[0]
-            return SPARK_FIXTURE if _needs_spark(path) else nodeid
+            return _group(ROOT / nodeid.partition("::")[0]) or nodeid
 
-    return OneSession(config, log)
+    return Grouped(config, log)
 
 
 @functools.cache
-def _needs_spark(path: Path) -> bool:
-    return f"{SPARK_FIXTURE}: SparkSession" in path.read_text()
+def _group(path: Path) -> str | None:
+    """Return what the tests of a file stay together under; None: each is dealt alone."""
+    source = path.read_text()
+    if f"{SPARK_FIXTURE}: SparkSession" in source:
+        return SPARK_FIXTURE
+    named = re.search(r'xdist_group\("(\w+)"\)', source)
+    if named is not None:
+        return named[1]
+    is_shared = 'scope="module"' in source or path.name.startswith(MATCHER_TESTS)
+    return str(path) if is_shared else None
 
 
 @pytest.fixture(autouse=True)
