@@ -126,6 +126,12 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def small_heap() -> None:
+    """Leave everything that is there out of collections of garbage, for tests that ask for many of them."""
+    gc.freeze()
+
+
+@pytest.fixture
 def tmp_data_dir() -> Iterator[Path]:
     """Return a private directory whose path is short enough for socket files; it is removed afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="psc-", dir="/tmp"))

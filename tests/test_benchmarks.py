@@ -127,6 +127,7 @@ def test_a_range_of_one_value_is_not_lost_beside_the_equality() -> None:
 
 
 @pytest.mark.timeout(600)  # compiles the rivals' kernels
+@pytest.mark.usefixtures("small_heap")
 def test_a_run_reports_what_was_promised() -> None:
     report = run_workload("W0", Settings(2_000, 300, passes=1, rivals=("scan", "propagation+prefetch")))
     for key in ("us_per_event", "events_per_second", "matches", "bytes_per_subscription", "floor_ratio"):
@@ -153,6 +154,7 @@ def test_the_list_names_all_workloads() -> None:
     assert CliRunner().invoke(cli, ["bench", "W9"]).exit_code == 2
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_a_drift_is_lived_through_and_summed_up() -> None:
     options = argparse.Namespace(hours=2, tick=1_200, events=60, passes=1)
     found = {figure.figure: figure.value for figure in drift.run(DRIFTS["DRIFT-SCHEMA"](2_000, 1), options)}

@@ -19,7 +19,7 @@ from pubsub_cluster.shm.owner import list_segments, parse_name
 pytestmark = pytest.mark.cluster
 SHAPES = ((2, 2), (1, 1))
 SUBSCRIPTIONS = 60
-PAUSE_S = 0.002
+PAUSE_S = 0.02
 """Between two batches: always one is on its way or about to be, and workers find time to start."""
 EVENTS = [{"a": number} for number in range(20)]
 EXPECTED = [number % 20 * 3 for number in range(20)]  # of `a > n`, n = 0, 0, 0, 1, 1, 1 ...

@@ -93,6 +93,7 @@ def test_a_segment_is_private_to_its_user(owner: Owner) -> None:
     assert stat.S_IMODE((SHM / segment.name).stat().st_mode) == 0o600
 
 
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("order", list(itertools.permutations(["segment", "view", "slice", "close"])))
 def test_views_and_segment_go_in_any_order(owner: Owner, order: tuple[str, ...]) -> None:
     segment = Segment.create("test", 1, 1 << 20, owner)
