@@ -39,7 +39,7 @@ def main() -> int:
     schema = pq.read_schema(file)
     columns = dict(zip(schema.names, schema.types, strict=True))
     selection = Selection(layout, open_folder(Path(layout)).generation, 0, (0,))
-    units = [(0, [FileSlice(file, 0, 0, 1)])]
+    units = [(0, [FileSlice(file, 0, 0, 1, 1)])]
     numbers = iter([pa.record_batch({"id": pa.array([0])})])
     for _ in match_slices(
         numbers, units, [selection], FileEvents(columns, "event_id"), Answer(0, False, False)

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from pubsub_cluster.language.errors import LimitError, PubSubError
 from pubsub_cluster.language.limits import Limits
+from pubsub_cluster.language.payload import Payload
+from pubsub_cluster.language.payload_slice import slice_payload
 from pubsub_cluster.language.schema import Schema
-from pubsub_cluster.pipeline.events import Events
 from pubsub_cluster.shm.layout_folder import LayoutGeneration, MappedPart, map_part, open_folder
 from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.visible import Visibility
@@ -96,12 +97,12 @@ class PartsEngine:
         self.parts = [_Part(map_part(paths[idx]), self.schema) for idx in part_idx]
         self.attributes = frozenset().union(*(part.attributes for part in self.parts))
 
-    def match(self, events: Events, at_us: int) -> Found:
+    def match(self, events: Payload, at_us: int) -> Found:
         """Match events.
 
         Parameters
         ----------
-        events : Events
+        events : Payload
             At most `EVENTS_PER_CALL_MAX`.
         at_us : int
             Time of acceptance: validity is judged by it.
@@ -161,23 +162,23 @@ class _Part:
         buffers = pa.py_buffer(offsets.tobytes()), pa.py_buffer(text)
         return pa.LargeStringArray.from_buffers(len(rows), *buffers).cast(pa.string())
 
-    def match(self, events: Events, first: int, at_us: int, number: int) -> list[Found]:
+    def match(self, events: Payload, first: int, at_us: int, number: int) -> list[Found]:
         """Match events, the first of which is `first`; several pieces where they match too much for one."""
-        payload = events.payload()
-        batch = self.engine.read(payload.header, payload.buffers)
+        count = events.header["event_count"]
+        batch = self.engine.read(events.header, events.buffers)
         try:
             result = self.engine.match_batch(batch, _GENERATION, self.counts)
         except LimitError:
-            if events.count == 1:
+            if count == 1:
                 raise
-            half = events.count // 2
+            half = count // 2
             return [
-                *self.match(events.slice(0, half), first, at_us, number),
-                *self.match(events.slice(half, events.count), first + half, at_us, number),
+                *self.match(slice_payload(events, 0, half), first, at_us, number),
+                *self.match(slice_payload(events, half, count), first + half, at_us, number),
             ]
-        refused: dict[int, PubSubError] = {**batch.refused, **payload.refused}
+        refused: dict[int, PubSubError] = {**batch.refused, **events.refused}
         offsets, rows, _ = self.visibility.keep(result, self.counts, self.version, at_us, refused)
-        event = np.repeat(np.arange(first, first + events.count), np.diff(offsets))
+        event = np.repeat(np.arange(first, first + count), np.diff(offsets))
         rows = rows.copy()  # the engine's own memory
         handle = self.catalogue.columns.handle[rows].astype(np.int64)
         part_of = np.full(len(rows), number, np.int32)

@@ -9,9 +9,11 @@ from typing import NamedTuple, ParamSpec
 import numpy as np
 import pyarrow as pa
 
+from pubsub_cluster.language.batch import Payload
+from pubsub_cluster.language.payload_slice import pieces_of
 from pubsub_cluster.pipeline.columns import ID_COLUMN, Packed, unpack_columns
 from pubsub_cluster.pipeline.engine import EVENTS_PER_CALL_MAX, Found, PartsEngine, Selection, engine_of
-from pubsub_cluster.pipeline.events import ColumnEvents, Events, JsonEvents
+from pubsub_cluster.pipeline.events import column_payload, json_payload
 from pubsub_cluster.pipeline.plan import FileSlice
 from pubsub_cluster.pipeline.rejects import Rejects
 from pubsub_cluster.pipeline.slices import read_slice
@@ -20,6 +22,9 @@ FILE_SHIFT = 40
 """An event without an id of its own is numbered ``file << 40 | row``."""
 
 RESULT_ROWS = 1 << 14
+EVENTS_ENCODED_MAX = 1 << 16
+"""Of a file, encoded at a time and matched in pieces: it costs a few calls per column, and their memory."""
+
 P = ParamSpec("P")
 BUNDLE_COLUMN, JSON_COLUMN = "_bundle", "_json"
 
@@ -87,12 +92,8 @@ def match_batches(
         id_type = batch.column(ID_COLUMN).type
         for bundle, mine in _by_bundle(batch):
             engine = engine_of(selections[bundle])
-            for first in range(0, mine.num_rows, EVENTS_PER_CALL_MAX):
-                piece = mine.slice(first, EVENTS_PER_CALL_MAX)
-                names = piece.column(ID_COLUMN)
-                found = engine.match(_events_of(piece, where), answer.at_us)
-                rejects.add_events(None, found.refused, names)
-                yield result_batch(engine, found, names, answer)
+            names = mine.column(ID_COLUMN)
+            yield from _match_all(engine, _events_of(mine, where), names, answer, rejects)
     yield from _told(rejects, id_type, answer)
 
 
@@ -126,7 +127,7 @@ def _match_table(
     answer: Answer,
     rejects: Rejects,
 ) -> Iterator[pa.RecordBatch]:
-    for batch in table.combine_chunks().to_batches(max_chunksize=EVENTS_PER_CALL_MAX):
+    for batch in table.combine_chunks().to_batches(max_chunksize=EVENTS_ENCODED_MAX):
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if events.event_id is None:
             start = (one.file_idx << FILE_SHIFT) + first_row
@@ -136,10 +137,24 @@ def _match_table(
             names = own.cast(_plain_type(own.type))
             if events.event_id not in engine.attributes:
                 del columns[events.event_id]
-        found = engine.match(ColumnEvents(columns, batch.num_rows), answer.at_us)
-        rejects.add_events(one.path, found.refused, names)
-        yield result_batch(engine, found, names, answer)
+        payload = column_payload(columns, batch.num_rows)
+        yield from _match_all(engine, payload, names, answer, rejects, one.path)
         first_row += batch.num_rows
+
+
+def _match_all(
+    engine: PartsEngine,
+    events: Payload,
+    names: pa.Array,
+    answer: Answer,
+    rejects: Rejects,
+    file: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    for first, piece in pieces_of(events, EVENTS_PER_CALL_MAX):
+        found = engine.match(piece, answer.at_us)
+        mine = names.slice(first, piece.header["event_count"])
+        rejects.add_events(file, found.refused, mine)
+        yield result_batch(engine, found, mine, answer)
 
 
 def result_batch(engine: PartsEngine, found: Found, names: pa.Array, answer: Answer) -> pa.RecordBatch:
@@ -154,10 +169,10 @@ def result_batch(engine: PartsEngine, found: Found, names: pa.Array, answer: Ans
     return pa.RecordBatch.from_arrays(columns, [*labels, "reject"])
 
 
-def _events_of(piece: pa.RecordBatch, where: Packed | None) -> Events:
+def _events_of(batch: pa.RecordBatch, where: Packed | None) -> Payload:
     if where is None:
-        return JsonEvents(piece.column(JSON_COLUMN))
-    return ColumnEvents(unpack_columns(piece, where), piece.num_rows)
+        return json_payload(batch.column(JSON_COLUMN))
+    return column_payload(unpack_columns(batch, where), batch.num_rows)
 
 
 def _told(rejects: Rejects, id_type: pa.DataType, answer: Answer) -> Iterator[pa.RecordBatch]:

@@ -17,9 +17,8 @@ from pubsub_cluster.shm.layout_folder import LayoutGeneration
 MEMORY_SHARE = 0.5
 """Of a host's memory that mapped layouts may take; the rest is for events, results and Spark."""
 
-SLICE_BYTES_MIN = 4 << 20
-SLICE_BYTES_MAX = 128 << 20
-TASKS_PER_CORE = 2
+TASK_BYTES_MIN, TASK_BYTES_MAX = 4 << 20, 128 << 20
+"""Of files, that a task reads: a task costs about as much as reading a few megabytes."""
 
 
 class Plan(NamedTuple):
@@ -89,31 +88,39 @@ def choose_plan(generation: LayoutGeneration, room_bytes: int | None = None) -> 
 
 
 class FileSlice(NamedTuple):
-    """Row groups of a Parquet file: those whose number is `number` modulo `slices`.
+    """Row groups of a Parquet file: those whose middle row lies in a part of it, bytes taken for rows.
 
     Attributes
     ----------
     path : str
     file_idx : int
         Among all files, by path.
-    number, slices : int
+    start, stop : int
+        The part, of `size` bytes; it does not have to say where anything lies in the file.
+    size : int
+        1 or more.
     """
 
     path: str
     file_idx: int
-    number: int
-    slices: int
+    start: int
+    stop: int
+    size: int
+
+    def has_rows(self, first: int, count: int, total: int) -> bool:
+        """Say whether a row group of `count` rows, of the file's `total`, belongs to the slice."""
+        return self.start <= (2 * first + count) * self.size // (2 * total) < self.stop
 
 
 def deal_files(sizes: dict[str, int], cores: int, tasks: int | None = None) -> list[list[FileSlice]]:
-    """Deal files to tasks: large ones in slices, small ones together.
+    """Deal files to tasks, each the same share of all bytes, whatever the files' sizes.
 
     Parameters
     ----------
     sizes : dict of str to int
         Bytes by path.
     cores : int
-        Tasks that run at a time.
+        Tasks that run at a time: there are as many, or a multiple, so that all cores end together.
     tasks : int, optional
         About how many there are to be; by size by default.
 
@@ -122,22 +129,25 @@ def deal_files(sizes: dict[str, int], cores: int, tasks: int | None = None) -> l
     list of list of FileSlice
         What each task reads.
     """
-    total = sum(sizes.values())
+    files = [(path, max(size, 1)) for path, size in sorted(sizes.items())]
+    total = sum(size for _, size in files)
     if tasks is None:
-        wanted = min(max(total // (TASKS_PER_CORE * cores), SLICE_BYTES_MIN), SLICE_BYTES_MAX)
-    else:
-        wanted = max(-(-total // tasks), 1)
-    dealt: list[list[FileSlice]] = []
-    held = 0
-    for file_idx, (path, size) in enumerate(sorted(sizes.items())):
-        count = max(1, round(size / wanted))
-        for number in range(count):
-            if not dealt or held + size // count > wanted:
-                dealt.append([])
-                held = 0
-            dealt[-1].append(FileSlice(path, file_idx, number, count))
-            held += size // count
-    return dealt
+        rounds = -(-total // (cores * TASK_BYTES_MAX))
+        tasks = min(rounds * cores, -(-total // TASK_BYTES_MIN))
+    ends = [(task + 1) * total // tasks for task in range(tasks)]
+    dealt: list[list[FileSlice]] = [[] for _ in ends]
+    task = before = 0
+    for file_idx, (path, size) in enumerate(files):
+        start = 0
+        while start < size:
+            stop = min(ends[task] - before, size)
+            if start < stop:
+                dealt[task].append(FileSlice(path, file_idx, start, stop, size))
+                start = stop
+            if start < size:
+                task += 1
+        before += size
+    return [mine for mine in dealt if mine]
 
 
 def _mib(size_bytes: int) -> str:

@@ -27,19 +27,19 @@ def read_slice(
     try:
         file = open_file(one.path)
     except FILE_ERRORS as error:
-        if one.number == 0:
+        if one.start == 0:
             rejects.add(one.path, "the file cannot be read as Parquet", 0, None, error)
         return
     with file:
         lacking = lacking_columns(file.schema_arrow, expected)
         if lacking:
-            if one.number == 0:
+            if one.start == 0:
                 rejects.add(one.path, lacking, file.metadata.num_rows)
             return
         first_row = 0
         for group in range(file.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
-            if group % one.slices == one.number:
+            if rows and one.has_rows(first_row, rows, file.metadata.num_rows):
                 try:
                     table = file.read_row_group(group, columns=list(expected), use_threads=False)
                 except FILE_ERRORS as error:

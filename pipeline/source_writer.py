@@ -36,7 +36,7 @@ from pyspark.sql.datasource import (
 
 from pubsub_cluster.client import Client
 from pubsub_cluster.language.errors import EventError, LimitError, PubSubError
-from pubsub_cluster.pipeline.events import JsonEvents
+from pubsub_cluster.pipeline.events import json_payload
 
 log = logging.getLogger("pubsub_cluster.pipeline")
 
@@ -214,7 +214,7 @@ def _published(options: WriteOptions, job: str, batches: Iterable[pa.RecordBatch
 
 def _batch_of(piece: pa.RecordBatch, options: WriteOptions) -> Any:
     if options.json is not None:
-        return JsonEvents(piece.column(options.json).cast(pa.string())).payload()
+        return json_payload(piece.column(options.json).cast(pa.string()))
     if options.event_id is not None and not options.send_event_id:
         return piece.drop_columns([options.event_id])
     return piece

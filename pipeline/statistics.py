@@ -25,7 +25,7 @@ from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.pipeline.columns import ID_COLUMN, Packed, pack_columns, unpack_columns
-from pubsub_cluster.pipeline.events import ColumnEvents
+from pubsub_cluster.pipeline.events import column_payload
 from pubsub_cluster.pipeline.parquet_files import find_files
 from pubsub_cluster.pipeline.plan import FileSlice, deal_files
 from pubsub_cluster.pipeline.rejects import Rejects
@@ -125,7 +125,7 @@ def count_slices(
                 for first_row, table in read_slice(one, expected, part.rejects):
                     for piece in table.combine_chunks().to_batches(max_chunksize=EVENTS_PER_BATCH):
                         columns = dict(zip(piece.schema.names, piece.columns, strict=True))
-                        part.add(ColumnEvents(columns, piece.num_rows), one.path, first_row, one.path)
+                        part.add(columns, piece.num_rows, one.path, first_row, one.path)
                         first_row += piece.num_rows
     yield part.row()
 
@@ -138,7 +138,7 @@ def count_batches(
     source = f"partition {context.partitionId() if context else 0}"
     part, first_row = _Part(schema), 0
     for batch in _gathered(batches):
-        part.add(ColumnEvents(unpack_columns(batch, where), batch.num_rows), source, first_row)
+        part.add(unpack_columns(batch, where), batch.num_rows, source, first_row)
         first_row += batch.num_rows
     yield part.row()
 
@@ -163,15 +163,22 @@ class _Part:
         self._counter = EventCounter()
         self._schema = schema
 
-    def add(self, events: ColumnEvents, source: str, first_row: int, file: str | None = None) -> None:
+    def add(
+        self,
+        columns: Mapping[str, Any],
+        count: int,
+        source: str,
+        first_row: int,
+        file: str | None = None,
+    ) -> None:
         try:
-            payload = events.payload()
+            payload = column_payload(columns, count)
             check_payload(payload.header, payload.buffers, _LIMITS)
             raw = decode_payload(payload.header, payload.buffers, self._schema, _LIMITS)
         except PubSubError as error:
-            self.rejects.add(file, error.condition, events.count, f"row {first_row}", error.seen)
+            self.rejects.add(file, error.condition, count, f"row {first_row}", error.seen)
             return
-        rows = [f"row {first_row + at}" for at in range(events.count)] if raw.refused else []
+        rows = [f"row {first_row + at}" for at in range(count)] if raw.refused else []
         self.rejects.add_events(file, raw.refused, rows)
         self._counter.add(raw, source, first_row)
 

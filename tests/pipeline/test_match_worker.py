@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +15,27 @@ import pyarrow.parquet as pq
 import pytest
 from folders import write_folder
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from strategies import Case, cases
 from vectors import Result, load_vectors, run_vector
 
+from pubsub_cluster.language.batch import Payload
 from pubsub_cluster.language.errors import LimitError, StoreError
 from pubsub_cluster.language.json_form import expression_from_json, expression_to_json
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.naive import NaiveMatcher
 from pubsub_cluster.pipeline import engine as engines
+from pubsub_cluster.pipeline import match_worker
 from pubsub_cluster.pipeline.engine import PartsEngine, Selection
-from pubsub_cluster.pipeline.events import ColumnEvents, JsonEvents
+from pubsub_cluster.pipeline.events import column_payload, json_payload
 from pubsub_cluster.pipeline.match_worker import Answer, FileEvents, match_slices
-from pubsub_cluster.pipeline.plan import FileSlice, choose_plan, deal_files
+from pubsub_cluster.pipeline.plan import (
+    TASK_BYTES_MAX,
+    TASK_BYTES_MIN,
+    FileSlice,
+    choose_plan,
+    deal_files,
+)
 from pubsub_cluster.shm.layout_folder import open_folder
 
 PLAIN = Answer(0, True, True)
@@ -37,9 +47,9 @@ SUBSCRIPTIONS = (
 )
 
 
-def json_events(events: Sequence[Any]) -> JsonEvents:
+def json_events(events: Sequence[Any]) -> Payload:
     """Return events as JSON, which has no infinity."""
-    return JsonEvents(pa.array(list(map(json.dumps, events)), pa.string()))
+    return json_payload(pa.array(list(map(json.dumps, events)), pa.string()))
 
 
 def has_json(event: Any) -> bool:
@@ -83,7 +93,7 @@ class FolderAdapter:
             found = engine.match(json_events(events), at_us)
         else:
             columns = {name: np.array([event[name] for event in events]) for name in events[0]}
-            found = engine.match(ColumnEvents(columns, len(events)), at_us)
+            found = engine.match(column_payload(columns, len(events)), at_us)
         ids = engine.texts(found, "id").to_pylist()
         results: list[Result] = [[] for _ in events]
         for event, one in zip(found.event.tolist(), ids, strict=True):
@@ -125,11 +135,11 @@ def test_a_call_that_finds_too_much_is_divided(tmp_path: Path, monkeypatch: pyte
     few = Limits(matches_per_batch_max=20)
     monkeypatch.setattr(engines, "LIMITS", few)
     columns = {"a": np.array([1, 0, 1, 1, 0, 1, 1])}
-    found = PartsEngine(generation, (0,)).match(ColumnEvents(columns, 7), 0)
+    found = PartsEngine(generation, (0,)).match(column_payload(columns, 7), 0)
     assert found.event.tolist() == np.repeat([0, 2, 3, 5, 6], 8).tolist()
     monkeypatch.setattr(engines, "LIMITS", Limits(matches_per_batch_max=7))
     with pytest.raises(LimitError):  # a single event has more: nothing is left out in silence
-        PartsEngine(generation, (0,)).match(ColumnEvents(columns, 7), 0)
+        PartsEngine(generation, (0,)).match(column_payload(columns, 7), 0)
 
 
 def run_slices(
@@ -156,16 +166,21 @@ def expected_rows(numbers: Sequence[int]) -> list[tuple[int, str]]:
     return sorted((numbers[at], name) for at, name in found)
 
 
-def test_the_slices_of_a_file_are_all_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("encoded", "called"), [(16, 16), (2, 16), (3, 2)])
+def test_the_slices_of_a_file_are_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoded: int, called: int
+) -> None:
+    monkeypatch.setattr(match_worker, "EVENTS_ENCODED_MAX", encoded)
+    monkeypatch.setattr(match_worker, "EVENTS_PER_CALL_MAX", called)
     write_folder(tmp_path / "layout", SUBSCRIPTIONS, parts=2)
     write_events(tmp_path / "a.parquet")
     path = str(tmp_path / "a.parquet")
-    units = [(0, [FileSlice(path, 0, number, 3)]) for number in range(3)]
+    units = [(0, [FileSlice(path, 0, 3 * number, 3 * number + 3, 9)]) for number in range(3)]
     rows = run_slices(tmp_path / "layout", units)
     assert sorted((row["event_id"], row["id"]) for row in rows) == expected_rows(range(10))
     owners = {(row["id"], row["owner"], row["handle"]) for row in rows}
     assert owners == {("dear", "ann", 1), ("abc", "bob", 2), ("none", "ann", 3)}
-    numbered = run_slices(tmp_path / "layout", [(0, [FileSlice(path, 2, n, 2)]) for n in (1, 0)], None)
+    numbered = run_slices(tmp_path / "layout", [(0, [FileSlice(path, 2, n, n + 1, 2)]) for n in (1, 0)], None)
     assert sorted((row["event_id"], row["id"]) for row in numbered) == expected_rows(
         range(2 << 40, (2 << 40) + 10)
     )
@@ -182,7 +197,7 @@ def test_what_is_wrong_with_a_file_costs_that_file_alone(tmp_path: Path) -> None
     (tmp_path / "damaged.parquet").write_bytes(damaged)
     names = ("good", "torn", "lacks", "other", "damaged", "absent")
     slices = [
-        FileSlice(str(tmp_path / f"{name}.parquet"), at, number, 2)
+        FileSlice(str(tmp_path / f"{name}.parquet"), at, number, number + 1, 2)
         for at, name in enumerate(names)
         for number in range(2)
     ]
@@ -209,22 +224,39 @@ def test_events_that_break_the_schema_are_counted_by_reason(tmp_path: Path) -> N
     schema = Schema((Attribute("price", "integer"), Attribute("symbol", "enumerated", ("ABC", "XYZ"))))
     write_folder(tmp_path / "layout", SUBSCRIPTIONS[:2], schema)
     write_events(tmp_path / "a.parquet", symbol=["ABC", "??", None, "ABC", "!!", *["XYZ"] * 5])
-    rows = run_slices(tmp_path / "layout", [(0, [FileSlice(str(tmp_path / "a.parquet"), 0, 0, 1)])])
+    rows = run_slices(tmp_path / "layout", [(0, [FileSlice(str(tmp_path / "a.parquet"), 0, 0, 1, 1)])])
     told = [json.loads(row["reject"]) for row in rows if row["reject"] is not None]
     assert [(one["rows"], one["first"]) for one in told] == [(2, "1")]
     matched = {row["event_id"] for row in rows if row["reject"] is None and row["id"] == "dear"}
     assert matched == {5, 6, 7, 8, 9}
 
 
-def test_files_are_dealt_by_size() -> None:
-    sizes = {"b": 100 << 20, "a": 1 << 20, "c": 1 << 20}
-    flat = [one for task in deal_files(sizes, cores=1) for one in task]
-    assert [(one.path, one.file_idx) for one in flat] == [("a", 0), *[("b", 1)] * 2, ("c", 2)]
-    assert [one.number for one in flat] == [0, 0, 1, 0]
-    assert {one.slices for one in flat if one.path == "b"} == {2}
-    assert deal_files({"a": 0}, cores=8) == [[FileSlice("a", 0, 0, 1)]]
-    assert [len(task) for task in deal_files({"b": 100}, 1, tasks=10)] == [1] * 10
-    assert len(deal_files(dict.fromkeys("abcd", 10), 1, tasks=2)) == 2
+@given(
+    sizes=st.lists(st.integers(0, 3 * TASK_BYTES_MAX), min_size=1, max_size=9),
+    cores=st.integers(1, 9),
+    tasks=st.none() | st.integers(1, 30),
+)
+def test_tasks_get_the_same_share_and_files_are_dealt_whole(
+    sizes: list[int], cores: int, tasks: int | None
+) -> None:
+    files = {f"{number:02}": size for number, size in enumerate(sizes)}
+    dealt = deal_files(files, cores, tasks)
+    shares = [sum(one.stop - one.start for one in task) for task in dealt]
+    assert max(shares) - min(shares) <= 1
+    if tasks is None:
+        assert len(dealt) % cores == 0 or len(dealt) < cores
+        assert max(shares) <= TASK_BYTES_MAX and (len(dealt) == 1 or min(shares) * 2 >= TASK_BYTES_MIN)
+    else:
+        assert len(dealt) == min(tasks, sum(shares))
+    parts: dict[str, list[tuple[int, int]]] = {}
+    for one in (one for task in dealt for one in task):
+        parts.setdefault(one.path, []).append((one.start, one.stop))
+        assert files[one.path] == one.size or one.size == 1
+        assert list(files)[one.file_idx] == one.path
+    assert list(parts) == list(files)
+    for path, mine in parts.items():
+        assert mine[0][0] == 0 and mine[-1][1] == max(files[path], 1)
+        assert all(this[1] == following[0] for this, following in itertools.pairwise(mine))
 
 
 def test_the_plan_bundles_parts_that_fit(tmp_path: Path) -> None:

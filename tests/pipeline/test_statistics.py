@@ -126,8 +126,10 @@ def test_slices_of_files_are_counted_as_one_process_counts(folder: Path) -> None
     files = find_files([str(folder)])
     expected = {name: files.schema().field(name).type for name in files.schema().names if name != "event_id"}
     for cores in (1, 1_000):
-        tasks = [[one._replace(slices=2, number=number)] for mine in deal_files(files.sizes, cores)
-                 for one in mine for number in range(2)]  # fmt: skip
+        dealt = [one for mine in deal_files(files.sizes, cores) for one in mine]
+        tasks = [
+            [one._replace(start=number, stop=number + 1, size=2)] for one in dealt for number in range(2)
+        ]
         parts = [
             next(count_slices(iter([numbers(task)]), tasks, expected, SCHEMA)) for task in range(len(tasks))
         ]
