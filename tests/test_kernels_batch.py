@@ -191,6 +191,30 @@ def test_columns_are_read_where_they_lie(kind: str) -> None:
             assert lists_of(fast.encode_batch(batch)) == lists_of(fast.encode(raw))
 
 
+@pytest.mark.parametrize("joined_max", [0, 1 << 20])
+def test_columns_are_brought_together_for_batch_after_batch(
+    monkeypatch: pytest.MonkeyPatch, joined_max: int
+) -> None:
+    """In memory that is kept or not, for larger and smaller batches in turn, with gaps and without."""
+    monkeypatch.setattr(dense, "_JOINED_MAX_BYTES", joined_max)
+    fast, _, _ = compiled(Case([parse_text(text) for text in SUBSCRIPTIONS]))
+    column_reader, names = ColumnReader(EMPTY_SCHEMA, DEFAULT_LIMITS), NameTable(EMPTY_SCHEMA, DEFAULT_LIMITS)
+    for count, is_masked in itertools.product((5, 0, 90, 3, 120), (False, True)):
+        numbers = np.arange(count)
+        columns: dict[str, Any] = {
+            "i": numbers % 7,
+            "f": numbers % 5 / 2,
+            "t": [f"{at % 3}b" for at in numbers],
+        }
+        if is_masked:
+            columns["i"] = np.ma.masked_array(columns["i"], numbers % 2 == 0)
+        payload = payload_from_columns(columns)
+        batch = EventBatch(payload.header, payload.buffers, names, column_reader=column_reader)
+        assert batch.dense is not None or not count
+        raw = decode_payload(payload.header, payload.buffers)
+        assert lists_of(fast.encode_batch(batch)) == lists_of(fast.encode(raw))
+
+
 @pytest.mark.parametrize("picked", [[], [1]])
 def test_places_of_columns_are_forgotten(monkeypatch: pytest.MonkeyPatch, picked: list[int]) -> None:
     """Texts lie elsewhere in each batch: what is remembered of that is bounded, whatever is picked."""

@@ -47,6 +47,11 @@ _KNOWN_NUMBERS_MAX = 4 * _KNOWN_COLUMNS_MAX
 """Starts of buffers, and columns, of all that is remembered of chunks."""
 
 
+_JOINED_MAX_BYTES = 1 << 16
+"""Fewer are joined in one call; for more, fresh memory would take longer, given page by page, than a copy."""
+_ROOM_KEPT_MAX_BYTES = 1 << 24
+
+
 class _Places(NamedTuple):
     """Type of a column, bytes of a value, and the numbers of its buffers; NO_BUFFER for what it has not."""
 
@@ -160,17 +165,28 @@ class PickedColumns:
         self._buffers = sorted({buffer for place in places for buffer in place[2:]} - {kernels.NO_BUFFER})
         self._known: dict[tuple[int, ...], I8] = {}
         self._known_numbers = 0
+        self._room: U1 = np.empty(0, np.uint8)
 
     def gather(self, dense: DenseColumns) -> tuple[U1, I8]:
-        """Return `data` and `columns` as the kernels want them, valid as long as the buffers are."""
+        """Return `data` and `columns` as the kernels want them, valid as long as the buffers are.
+
+        And until the next call.
+        """
         buffers = dense.buffers
         if isinstance(buffers, ChunkBuffers):
             return buffers.content, self._columns(buffers.starts)
         sizes = [dense.sizes[at] for at in self._buffers]
         starts = dict(zip(self._buffers, itertools.accumulate(sizes, initial=0), strict=False))
-        parts = [*(buffers[at] for at in self._buffers), bytes(SPARE_BYTES)]
         columns = self._columns(tuple(starts.get(at, 0) for at in range(len(buffers))))
-        return np.frombuffer(b"".join(parts), np.uint8), columns
+        size_bytes = sum(sizes) + SPARE_BYTES
+        if not _JOINED_MAX_BYTES < size_bytes <= _ROOM_KEPT_MAX_BYTES:
+            parts = [*(buffers[at] for at in self._buffers), bytes(SPARE_BYTES)]
+            return np.frombuffer(b"".join(parts), np.uint8), columns
+        if size_bytes > len(self._room):
+            self._room = np.empty(size_bytes, np.uint8)
+        for at, size in zip(self._buffers, sizes, strict=True):
+            self._room[starts[at] : starts[at] + size] = np.frombuffer(buffers[at], np.uint8)
+        return frozen(self._room), columns
 
     def _columns(self, starts: tuple[int, ...]) -> I8:
         """Return the kernels' description of the columns whose buffers start there."""
