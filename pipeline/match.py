@@ -33,7 +33,7 @@ from pubsub_cluster.pipeline.match_worker import (
     match_batches,
     match_slices,
 )
-from pubsub_cluster.pipeline.parquet_files import ParquetFiles, find_files
+from pubsub_cluster.pipeline.parquet_files import find_files
 from pubsub_cluster.pipeline.plan import Plan, choose_plan, deal_files
 from pubsub_cluster.pipeline.results import matches
 from pubsub_cluster.shm.layout_folder import MANIFEST_FILE, LayoutGeneration, open_folder, part_attributes
@@ -149,13 +149,49 @@ def match_files(
     StoreError
         The layout cannot be used.
     """
-    generation = _opened(layout)
-    attributes = _attributes(generation)
     files = find_files(paths)
-    expected, id_type = _expected(files, attributes, event_id)
+    given = {"event_id": event_id, "at_us": at_us, "ids": ids, "owners": owners}
+    given |= {"room_bytes": room_bytes, "tasks": tasks}
+    return match_found(session, files.sizes, files.schema(), layout, **given)
+
+
+def match_found(
+    session: SparkSession,
+    sizes: dict[str, int],
+    schema: pa.Schema,
+    layout: str | Path | LayoutGeneration,
+    *,
+    event_id: str | None = ID_COLUMN,
+    at_us: int | None = None,
+    ids: bool = False,
+    owners: bool = False,
+    room_bytes: int | None = None,
+    tasks: int | None = None,
+) -> DataFrame:
+    """Match the events in Parquet files that were found already; as `match_files`.
+
+    Parameters
+    ----------
+    session : SparkSession
+    sizes : dict of str to int
+        Bytes by path.
+    schema : pyarrow.Schema
+        Of all files: one that has other columns is told, and left out.
+    layout, event_id, at_us, ids, owners, room_bytes, tasks
+        As for `match_files`.
+
+    Raises
+    ------
+    CallerError
+        Of the columns, as by `match_files`.
+    StoreError
+        The layout cannot be used.
+    """
+    generation = _opened(layout)
+    expected, id_type = _expected(schema, _attributes(generation), event_id)
     plan = choose_plan(generation, room_bytes)
     answer = Answer(_now_us(at_us), ids, owners)
-    dealt = deal_files(files.sizes, _cores(session), tasks)
+    dealt = deal_files(sizes, _cores(session), tasks)
     units = [(bundle, slices) for bundle in range(len(plan.bundles)) for slices in dealt]
     work = partial(
         match_slices,
@@ -164,7 +200,7 @@ def match_files(
         events=FileEvents(expected, event_id),
         answer=answer,
     )
-    numbers = session.range(0, len(units), 1, len(units))
+    numbers = session.range(0, len(units), 1, max(len(units), 1))
     return numbers.mapInArrow(work, _result_type(id_type, answer))
 
 
@@ -226,10 +262,9 @@ def _check_attributes(known: Iterable[str], attributes: frozenset[str], columns:
 
 
 def _expected(
-    files: ParquetFiles, attributes: frozenset[str], event_id: str | None
+    schema: pa.Schema, attributes: frozenset[str], event_id: str | None
 ) -> tuple[dict[str, pa.DataType], T.DataType]:
     """Return the columns that every file must have, and the type of ids."""
-    schema = files.schema()
     expected = {name: schema.field(name).type for name in schema.names if name in attributes}
     _check_attributes(expected, attributes, schema.names)
     if event_id is None:

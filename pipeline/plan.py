@@ -131,6 +131,8 @@ def deal_files(sizes: dict[str, int], cores: int, tasks: int | None = None) -> l
     """
     files = [(path, max(size, 1)) for path, size in sorted(sizes.items())]
     total = sum(size for _, size in files)
+    if not files:
+        return []
     if tasks is None:
         rounds = -(-total // (cores * TASK_BYTES_MAX))
         tasks = min(rounds * cores, -(-total // TASK_BYTES_MIN))

@@ -10,31 +10,34 @@ see a part of the newest micro-batch.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.pipeline.columns import ID_COLUMN
-from pubsub_cluster.pipeline.match import match_events
+from pubsub_cluster.pipeline.match import match_events, match_found
 from pubsub_cluster.pipeline.match_worker import JSON_COLUMN
 from pubsub_cluster.pipeline.parquet_files import find_files
 from pubsub_cluster.pipeline.places import absolute
 from pubsub_cluster.pipeline.results import write_result
-from pubsub_cluster.pipeline.stream_records import begin_batch, write_batch
+from pubsub_cluster.pipeline.stream_files import arrived_files, stream_files
+from pubsub_cluster.pipeline.stream_records import REJECTS_RECORDED_MAX, begin_batch, write_batch
 from pubsub_cluster.shm.layout_folder import open_folder
 
 QueryFailed = StreamingQueryException
 """What `StreamingQuery.awaitTermination` raises when the stream has ended with an error."""
 
 EVERY_DEFAULT = "1 second"
+log = logging.getLogger("pubsub_cluster.pipeline")
 
 
 def match_stream(
@@ -45,6 +48,7 @@ def match_stream(
     *,
     every: str = EVERY_DEFAULT,
     once: bool = False,
+    files: pa.Schema | None = None,
     **options: Any,
 ) -> StreamingQuery:
     """Start to match a stream of events.
@@ -65,6 +69,8 @@ def match_stream(
         Time from one micro-batch to the next, as Spark reads it.
     once : bool
         End when what is there now is matched.
+    files : pyarrow.Schema, optional
+        The rows of `events` are Parquet files, of which this is the schema (`arriving_files`).
     **options : object
         Of `match_events`; with `at_us` all events are accepted at that time, else those of a micro-batch when
         it begins.
@@ -87,8 +93,13 @@ def match_stream(
             remedy="Read them with spark.readStream, or use `match` for a table.",
         )
     layout, checkpoint = Path(layout).absolute(), Path(checkpoint).absolute()
-    match_events(events, open_folder(layout), **options)  # for its errors: now, not in the first micro-batch
-    writer = events.writeStream.foreachBatch(batch_matcher(layout, absolute(output), checkpoint, options))
+    generation = open_folder(layout)
+    if files is None:  # for the errors: now, not in the first micro-batch
+        match_events(events, generation, **options)
+    else:
+        match_found(events.sparkSession, {}, files, generation, **options)
+    work = batch_matcher(layout, absolute(output), checkpoint, files, options)
+    writer = events.writeStream.foreachBatch(work)
     writer = writer.option("checkpointLocation", str(checkpoint))
     trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
     return trigger.start()
@@ -101,16 +112,18 @@ def arriving_files(
     kind: str = "parquet",
     event_id: str = ID_COLUMN,
     files_max: int | None = None,
-) -> tuple[DataFrame, dict[str, str]]:
-    """Return the events in files that arrive in a folder, as a stream.
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Return the events in files that arrive in a folder, as a stream for `match_stream`.
 
     Parameters
     ----------
     session : SparkSession
     folder : path
         Files have to appear in it complete: written elsewhere on the same file system and renamed, say.
+        Every host reaches it by this path.
     kind : {"parquet", "json"}
-        Parquet with a column per attribute, those of the files that are there; or a JSON object per line.
+        Parquet with a column per attribute, those of the first file that is there; or a JSON object per line.
+        A file of Parquet that cannot be read, or has other columns, is told among the rejects, once.
     event_id : str
         The column or member that names events.
     files_max : int, optional
@@ -128,22 +141,20 @@ def arriving_files(
         No file is there that tells the columns of Parquet.
     """
     folder = absolute(folder)
-    # A file that cannot be read stops the stream, with its name; taken away, the stream goes on without it.
+    if kind == "parquet":
+        schema = find_files([folder]).schema()
+        return stream_files(session, folder, files_max), {"event_id": event_id, "files": schema}
     reader = session.readStream.option("ignoreMissingFiles", "true")
     if files_max is not None:
         reader = reader.option("maxFilesPerTrigger", files_max)
-    if kind == "json":
-        lines = reader.text(folder)
-        named = F.get_json_object("value", f"$['{event_id}']").alias(event_id)
-        text = F.col("value").alias(JSON_COLUMN)
-        return lines.select(named, text), {"event_id": event_id, "json": JSON_COLUMN}
-    files = find_files([folder])
-    schema = from_arrow_schema(files.schema())
-    return reader.schema(schema).parquet(folder), {"event_id": event_id}
+    lines = reader.text(folder)
+    named = F.get_json_object("value", f"$['{event_id}']").alias(event_id)
+    text = F.col("value").alias(JSON_COLUMN)
+    return lines.select(named, text), {"event_id": event_id, "json": JSON_COLUMN}
 
 
 def batch_matcher(
-    layout: Path, output: str, checkpoint: Path, options: dict[str, Any]
+    layout: Path, output: str, checkpoint: Path, files: pa.Schema | None, options: dict[str, Any]
 ) -> Callable[[DataFrame, int], None]:
     """Return what is done with each micro-batch; parameters as for `match_stream`."""
 
@@ -152,14 +163,24 @@ def batch_matcher(
         at_us = options.get("at_us")
         now_us = time.time_ns() // 1_000
         record, generation = begin_batch(checkpoint, batch_id, layout, now_us if at_us is None else at_us)
-        seen = Observation()
-        counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
-        result = match_events(counted, generation, **{**options, "at_us": record.at_us})
-        summary = write_result(result, f"{output}/batch_id={batch_id}")
+        given = {**options, "at_us": record.at_us}
+        place = f"{output}/batch_id={batch_id}"
+        if files is None:
+            seen = Observation()
+            counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
+            summary = write_result(match_events(counted, generation, **given), place)
+            event_count = seen.get["events"]
+        else:
+            sizes, event_count = arrived_files(events)
+            summary = write_result(match_found(events.sparkSession, sizes, files, generation, **given), place)
+        rejects = tuple(summary["rejects"][:REJECTS_RECORDED_MAX])
+        for told in rejects:
+            log.warning("micro-batch %d, rejected: %s", batch_id, told)
         record = record._replace(
-            events=seen.get["events"],
+            events=event_count,
             matches=summary["matches"],
             rejected_rows=summary["rejected_rows"],
+            rejects=rejects,
             seconds=round(time.perf_counter() - begin_s, 3),
             finished=True,
         )

@@ -10,7 +10,7 @@ before anything is matched. When the result is written the record says what came
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,6 +18,7 @@ from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.shm.layout_folder import LayoutGeneration, open_folder, write_json
 
 RECORDS_DIR = "pubsub_cluster"
+REJECTS_RECORDED_MAX = 20
 RECORDS_KEPT = 1_000
 """Only the newest is ever needed again: it is the one that can be replayed."""
 
@@ -41,6 +42,8 @@ class BatchRecord(NamedTuple):
         That it took.
     finished : bool
         Its result is written. Spark's own commit follows: it may yet be replayed, with the same result.
+    rejects : tuple of dict
+        What could not be matched, by file and reason (`pipeline.results`); the first of it.
     """
 
     batch_id: int
@@ -52,6 +55,7 @@ class BatchRecord(NamedTuple):
     rejected_rows: int = 0
     seconds: float = 0.0
     finished: bool = False
+    rejects: tuple[dict[str, Any], ...] = ()
 
 
 def begin_batch(
@@ -146,7 +150,8 @@ def read_batch(checkpoint: Path, batch_id: int) -> BatchRecord | None:
     """
     path = batch_path(checkpoint, batch_id)
     try:
-        return BatchRecord(**orjson.loads(path.read_bytes()))
+        record = BatchRecord(**orjson.loads(path.read_bytes()))
+        return record._replace(rejects=tuple(record.rejects))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

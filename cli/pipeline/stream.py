@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, emit_json, json_option, note
-from pubsub_cluster.cli.pipeline.common import cores_option, spark_session
+from pubsub_cluster.cli.pipeline.common import cores_option, spark_session, tell_rejects
 from pubsub_cluster.cli.pipeline.stages import Stages
 from pubsub_cluster.cli.render import counted
 
@@ -66,11 +66,10 @@ def stream(
 ) -> None:
     """Match events in files as they arrive in a folder.
 
-    Files have to appear in EVENTS_DIR complete; one that cannot be read ends the command with its name, and
-    once it is taken away the next start goes on without it. What has come is matched in micro-batches, each
-    on one generation of the layout, and a line is printed for each. OUTPUT has every match once, also when
-    the command is killed and started again with the same checkpoint. Ctrl-C ends it; with --once the exit
-    code is 1 when events were rejected.
+    Files have to appear in EVENTS_DIR complete; one that cannot be read is told with its name and reason, and
+    the others are matched. What has come is matched in micro-batches, each on one generation of the layout,
+    and a line is printed for each. OUTPUT has every match once, also when the command is killed and started
+    again with the same checkpoint. Ctrl-C ends it; with --once the exit code is 1 when anything was rejected.
 
     \b
     Example:
@@ -94,14 +93,14 @@ def stream(
         note(f"Matching what arrives in {events}; Ctrl-C ends it.")
     try:
         with _interruptible() as interrupted:
-            batches, rejected_rows = _follow(query, finished, interrupted, as_json)
+            batches, has_rejects = _follow(query, finished, interrupted, as_json)
     finally:
         query.stop()
     if interrupted.is_set():
         raise KeyboardInterrupt
     note(f"{counted(batches, 'micro-batch', 'micro-batches')} in {output}")
-    if rejected_rows:
-        note(f"{counted(rejected_rows, 'event')} rejected; the reasons are in {output}/*/outcome=reject")
+    if has_rejects:
+        note(f"All that was rejected is in {output}/*/outcome=reject")
         ctx.exit(EXIT_ERROR)
 
 
@@ -118,13 +117,14 @@ def _interruptible() -> Iterator[threading.Event]:
 
 def _follow(
     query: Any, finished: FinishedBatches, interrupted: threading.Event, as_json: bool
-) -> tuple[int, int]:
-    """Print what is finished until the query ends; return how many micro-batches and rejected rows."""
+) -> tuple[int, bool]:
+    """Print what is finished until the query ends; return how many micro-batches, and if any has rejects."""
     from pubsub_cluster.language.errors import PubSubError
     from pubsub_cluster.pipeline.stream import QueryFailed
 
     logging.getLogger("py4j").addHandler(logging.NullHandler())  # it would print the traceback as well
-    batches = rejected_rows = 0
+    logging.getLogger("pubsub_cluster.pipeline").addHandler(logging.NullHandler())  # told here
+    batches, has_rejects = 0, False
     ended = False
     while not ended and not interrupted.is_set():
         try:
@@ -139,12 +139,13 @@ def _follow(
         finally:
             for record in finished.take():
                 batches += 1
-                rejected_rows += record.rejected_rows
+                has_rejects |= bool(record.rejects)
                 _print(record, as_json)
-    return batches, rejected_rows
+    return batches, has_rejects
 
 
 def _print(record: BatchRecord, as_json: bool) -> None:
+    tell_rejects(record.rejects)
     if as_json:
         emit_json(record._asdict())
         return

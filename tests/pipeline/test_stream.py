@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from folders import write_folder
 
 from pubsub_cluster.cli.pipeline.command import pipeline
-from pubsub_cluster.language.errors import CallerError, PubSubError, StoreError
+from pubsub_cluster.language.errors import CallerError, StoreError
 from pubsub_cluster.pipeline.stream_records import (
     BatchRecord,
     FinishedBatches,
@@ -193,7 +193,7 @@ def test_the_command_says_what_each_micro_batch_came_to(spark: SparkSession, tmp
     arguments = ["stream", *map(str, arguments), "--once", "--json", "--files", "2"]
     done = CliRunner().invoke(pipeline, [*arguments, "--format", "json"])
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.exit_code == 1 and "1 event rejected" in done.stderr, done.output
+    assert done.exit_code == 1 and "Rejected: the events: 1 rows" in done.stderr, done.output
     assert [(one["batch_id"], one["events"], one["matches"], one["rejected_rows"]) for one in told] == [
         (0, 4, 2, 1)
     ]
@@ -207,19 +207,65 @@ def test_the_command_says_what_each_micro_batch_came_to(spark: SparkSession, tmp
     assert isinstance(none.exception, CallerError) and "no Parquet files" in str(none.exception)
 
 
-def test_a_torn_file_ends_the_command_until_it_is_taken_away(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_told_and_the_stream_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "layout", NEW)
+    events = tmp_path / "events"
+    write_events(events, 0)
+    (events / "torn.parquet").write_bytes(b"PAR1 and nothing else")
+    pq.write_table(pa.table({"event_id": [1, 2]}), events / "lacks.parquet")
+    names = ("layout", "output", "checkpoint")
+    arguments = ["stream", str(events), "--once", "--ids", "--json"]
+    arguments += [str(part) for name in names for part in (f"--{name}", tmp_path / name)]
+    done = CliRunner().invoke(pipeline, arguments)
+    (told,) = map(json.loads, done.stdout.splitlines())
+    assert done.exit_code == 1 and (told["events"], told["matches"], told["rejected_rows"]) == (6, 5, 2)
+    rejects = [(Path(one["file"]).name, one["rows"], one["reason"]) for one in told["rejects"]]
+    assert rejects == [
+        ("lacks.parquet", 2, "the file has no column price, kind"),
+        ("torn.parquet", 0, "the file cannot be read as Parquet"),
+    ]
+    assert f"Rejected: {events / 'torn.parquet'}: 0 rows" in done.stderr
+    write_events(events, 4)
+    done = CliRunner().invoke(pipeline, arguments)
+    (told,) = map(json.loads, done.stdout.splitlines())
+    assert done.exit_code == 0 and told["batch_id"] == 1 and not told["rejects"]
+    assert table(spark, tmp_path) == expected(0, "new") + expected(1, "new")
+
+
+def test_a_replay_of_files_gives_the_same_also_of_torn_ones(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    from pubsub_cluster.pipeline import stream
+
+    def fail_when_finished(checkpoint: Path, record: BatchRecord) -> None:
+        if record.finished:
+            raise OSError("killed, say")
+        write_batch(checkpoint, record)
+
+    def run() -> bool:
+        arriving, of_files = stream.arriving_files(spark, tmp_path / "events")
+        paths = (tmp_path / name for name in ("layout", "output", "checkpoint"))
+        query = stream.match_stream(arriving, *paths, once=True, ids=True, **of_files)
+        return bool(query.awaitTermination(WAIT_S))
+
+    def written() -> list[Any]:
+        rows = spark.read.parquet(str(tmp_path / "output")).drop("outcome").collect()
+        return sorted(map(str, rows))
+
     write_folder(tmp_path / "layout", NEW)
     write_events(tmp_path / "events", 0)
-    torn = tmp_path / "events" / "004.parquet"
-    torn.write_bytes(b"PAR1 and nothing else")
-    names = ("layout", "output", "checkpoint")
-    arguments = ["stream", str(tmp_path / "events"), "--once", "--ids"]
-    arguments += [str(part) for name in names for part in (f"--{name}", tmp_path / name)]
-    failed = CliRunner().invoke(pipeline, arguments)
-    assert isinstance(failed.exception, PubSubError) and "004.parquet" in str(failed.exception)
-    torn.unlink()
-    done = CliRunner().invoke(pipeline, arguments)
-    assert done.exit_code == 0 and done.stdout.startswith("0: 4 events, 5 matches, generation 1, "), (
-        done.output
-    )
-    assert table(spark, tmp_path) == expected(0, "new")
+    (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1 and nothing else")
+    monkeypatch.setattr(stream, "write_batch", fail_when_finished)
+    with pytest.raises(StreamingQueryException, match="killed, say"):
+        run()
+    before = written()
+    assert len(before) == len(expected(0, "new")) + 1
+    monkeypatch.undo()
+    write_events(tmp_path / "events", 4)
+    assert run()
+    assert [row for row in written() if "batch_id=0" in row] == before
+    assert table(spark, tmp_path) == expected(0, "new") + expected(1, "new")
