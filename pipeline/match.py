@@ -150,7 +150,7 @@ def match_files(
         The layout cannot be used.
     """
     files = find_files(paths)
-    given = {"event_id": event_id, "at_us": at_us, "ids": ids, "owners": owners}
+    given: dict[str, Any] = {"event_id": event_id, "at_us": at_us, "ids": ids, "owners": owners}
     given |= {"room_bytes": room_bytes, "tasks": tasks}
     return match_found(session, files.sizes, files.schema(), layout, **given)
 
