@@ -49,27 +49,39 @@ def distance(one: Sequence[PlainCell], other: Sequence[PlainCell], measure: str)
 
 
 def plain_forgy(
-    cells: Sequence[PlainCell], count: int, measure: str, renewal: str, passes_max: int = 100
+    cells: Sequence[PlainCell],
+    count: int,
+    measure: str,
+    renewal: str,
+    founded: Sequence[int],
+    passes_max: int = 100,
 ) -> tuple[list[int], int, bool]:
-    """Return the group of each cell, the number of passes, and whether they came to rest."""
-    count = min(count, len(cells))
+    """Return the group of each cell, the number of passes, and whether they came to rest.
 
-    def closest(cell: int, group: Sequence[int]) -> int:
+    `founded` are the groups of the first cells.
+    """
+    if count >= len(cells):
+        return list(range(len(cells))), 0, True
+
+    def closest(cell: int, group: Sequence[int], own_has_it: bool) -> int:
         def key(number: int) -> tuple[float, bool, int]:
-            rest = [cells[each] for each in range(len(cells)) if group[each] == number and each != cell]
+            rest = [
+                cells[each]
+                for each in range(len(cells))
+                if group[each] == number and (own_has_it or each != cell)
+            ]
             return distance(rest, [cells[cell]], measure), number != group[cell], number
 
         return min(range(count), key=key)
 
-    first = [*range(count), *[-1] * (len(cells) - count)]
-    group = [closest(cell, first) if number < 0 else number for cell, number in enumerate(first)]
-    if count == len(cells):
-        return group, 0, True
+    first = [*founded, *[-1] * (len(cells) - len(founded))]
+    group = [closest(cell, first, True) if number < 0 else number for cell, number in enumerate(first)]
     for passes in range(1, passes_max + 1):
         before = list(group)
         for cell in range(len(cells)):
-            if group.count(group[cell]) > 1:
-                group[cell] = closest(cell, group if renewal == "move" else before)
+            if group.count(group[cell]) == 1:
+                continue
+            group[cell] = closest(cell, group, False) if renewal == "move" else closest(cell, before, True)
         if group == before:
             return group, passes, True
     return group, passes_max, False

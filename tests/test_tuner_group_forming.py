@@ -16,6 +16,7 @@ from pubsub_cluster.tuner import group_forming
 from pubsub_cluster.tuner.group_forming import (
     Measure,
     Renewal,
+    Start,
     expected_waste,
     forgy,
     form,
@@ -71,12 +72,22 @@ MEASURED = st.sampled_from(group_forming.MEASURES)
 
 @settings(max_examples=150)
 @given(
-    cells=cell_lists(), count=st.integers(1, 5), measure=MEASURED, renewal=st.sampled_from(("move", "pass"))
+    cells=cell_lists(),
+    count=st.integers(1, 5),
+    measure=MEASURED,
+    renewal=st.sampled_from(("move", "pass")),
+    start=st.sampled_from(("heaviest", "pairs")),
 )
-def test_forgy_is_as_defined(cells: list[PlainCell], count: int, measure: Measure, renewal: Renewal) -> None:
+def test_forgy_is_as_defined(
+    cells: list[PlainCell], count: int, measure: Measure, renewal: Renewal, start: Start
+) -> None:
     """D-20, RIABOV-21: passes until nothing moves, or up to a limit."""
-    found = forgy(*arrays_of(cells), count, measure, renewal, 20)
-    expected = plain_groups.plain_forgy(cells, count, measure, renewal, 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_forming, "FOUNDING_CELLS", 7)  # of up to 12: some are founders, some are not
+        found = forgy(*arrays_of(cells), count, measure, renewal, start, 20)
+    founders = cells[: max(7, 2 * count)]
+    founded = plain_groups.plain_pairwise(founders, count, measure) if start == "pairs" else range(count)
+    expected = plain_groups.plain_forgy(cells, count, measure, renewal, founded, 20)
     assert (found.group.tolist(), found.passes, found.is_stable) == expected
     assert sorted(set(found.group.tolist())) == list(range(min(count, len(cells)))), "no group is empty"
 
@@ -120,6 +131,19 @@ def test_forgy_rests_in_a_local_optimum(cells: list[PlainCell], count: int) -> N
         if group.count(number) > 1:
             moved = [total([*group[:cell], other, *group[cell + 1 :]]) for other in range(max(group) + 1)]
             assert total(group) == min(moved)
+
+
+@given(cells=cell_lists(), count=st.integers(1, 5))
+def test_forgy_from_pairs_is_no_worse_than_pairwise_grouping(cells: list[PlainCell], count: int) -> None:
+    """ADR 20: where all cells are founders, moves only lower what pairwise grouping wastes."""
+    weight, bits = arrays_of(cells)
+
+    def total(group: np.ndarray) -> Fraction:
+        groups = [[cell for cell, mine in zip(cells, group, strict=True) if mine == g] for g in set(group)]
+        return sum((waste_by_definition(one) * sum(p for p, _ in one) for one in groups), Fraction(0))
+
+    found = form("forgy", weight, bits, count), form("pairwise", weight, bits, count)
+    assert total(found[0].group) <= total(found[1].group)
 
 
 def many_cells() -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,9 @@ expected number of wasted messages" when a cell joins a group, the paper's dista
 
 With `total`, and groups renewed by each move, Forgy k-means cannot but come to rest, in a local optimum of
 the total waste, which is what the paper says of it. With `mean`, or groups renewed once per pass (D-20), it
-may run in circles, and wastes more on the paper's own workload (ADR 20). So these are the default, and the
+may run in circles, and wastes more on the paper's own workload. Which optimum it comes to depends on where it
+starts: from the heaviest cells, as in the paper, which want much the same, it ends worse than pairwise
+grouping, and from pairwise grouping of the heaviest cells better (ADR 20). So these are the default, and the
 others are there to compare. Where p are counts of events all sums are exact, each quotient is rounded once,
 and the result depends on nothing but the input. Ties go to a cell's own group, then to the lowest number.
 """
@@ -30,7 +32,12 @@ from pubsub_cluster.shm.code_space import F8, I4, I8, U8
 PASSES_MAX = 100
 """Of Forgy k-means; the paper limits them too and does not say to how many (RIABOV-21)."""
 
+FOUNDING_CELLS = 1_000
+"""That pairwise grouping starts Forgy k-means from, at least: its time grows with their square."""
+BLOCK_CELLS = 64
+
 Measure: TypeAlias = Literal["total", "mean"]
+Start: TypeAlias = Literal["pairs", "heaviest"]
 Renewal: TypeAlias = Literal["move", "pass"]
 MEASURES: tuple[Measure, ...] = ("total", "mean")
 METHODS = ("forgy", "pairwise", "spanning-tree")
@@ -97,30 +104,42 @@ def forgy(
     group_count: int,
     measure: Measure = "total",
     renewal: Renewal = "move",
+    start: Start = "pairs",
     passes_max: int = PASSES_MAX,
 ) -> Formed:
     """Form groups by Forgy k-means (RIABOV A.2; D-20).
 
-    The first cells found the groups, all others join the closest of these. In a pass over all cells each
-    leaves its group, unless it is the last one there, and joins the closest; its own is judged without it.
+    Some cells found the groups, all others join the closest of these. In a pass over all cells each leaves
+    its group, unless it is the last one there, and joins the closest.
 
     Parameters
     ----------
     weight, bits, group_count, measure
-        As for `form`.
+        As for `form`; the heaviest cells first.
     renewal : {"move", "pass"}
-        When groups are taken anew: at each move, or when a pass is over.
+        When groups are taken anew: at each move, so that a cell's own is judged without it; or when a pass is
+        over, so that all are judged as they were before it, a cell's own with it.
+    start : {"pairs", "heaviest"}
+        What founds the groups: pairwise grouping of the first cells, twice as many as groups and
+        `FOUNDING_CELLS` at least; or, as in the paper, each of the first cells one.
     passes_max : int
     """
-    books = _Books(weight, bits, min(group_count, len(weight)), measure)
     if group_count >= len(weight):
-        return Formed(books.group)
+        return Formed(np.arange(len(weight), dtype=np.int32))
+    founded = np.arange(group_count, dtype=np.int32)
+    if start == "pairs":
+        first = slice(max(FOUNDING_CELLS, 2 * group_count))
+        founded = pairwise(weight[first], bits[first], group_count, measure).group
+    books = _Books(weight, bits, founded, measure)
     for passes in range(1, passes_max + 1):
-        moves: list[tuple[int, int]] = []
         left = np.bincount(books.group, minlength=group_count)
+        closest = books.closest_of_all() if renewal == "pass" else None
+        moves: list[tuple[int, int]] = []
         for cell in range(len(weight)):
             own = int(books.group[cell])
-            new = books.closest(cell) if left[own] > 1 else own
+            if left[own] == 1:
+                continue
+            new = books.closest(cell) if closest is None else int(closest[cell])
             if new == own:
                 continue
             left[own] -= 1
@@ -136,35 +155,62 @@ def forgy(
 
 
 class _Books:
-    """Groups of Forgy k-means: their cells, members, p and reach."""
+    """Groups of Forgy k-means: their cells, members, p and reach.
 
-    def __init__(self, weight: F8, bits: U8, count: int, measure: Measure) -> None:
+    Parameters
+    ----------
+    weight, bits, measure
+        As for `form`.
+    founded : int32[k]
+        The groups of the first cells, each of which has some; the others join the closest.
+    """
+
+    def __init__(self, weight: F8, bits: U8, founded: I4, measure: Measure) -> None:
         self._weight, self._bits, self._measure = weight, bits, measure
         self._reach = weight * _count(bits)
-        self.group = np.arange(len(weight), dtype=np.int32)
-        self.group[count:] = -1
-        self._members, self._size = bits[:count].copy(), _count(bits[:count])
-        self._group_weight, self._group_reach = weight[:count].copy(), self._reach[:count].copy()
-        self.renew([(cell, int(np.argmin(self._distances(cell)))) for cell in range(count, len(weight))])
+        count = int(founded.max()) + 1
+        self._members = group_members(bits[: len(founded)], founded)
+        self._size = _count(self._members)
+        self._group_weight: F8 = np.bincount(founded, weight[: len(founded)], count).astype(np.float64)
+        self._group_reach: F8 = np.bincount(founded, self._reach[: len(founded)], count).astype(np.float64)
+        self.group = np.full(len(weight), -1, np.int32)
+        self.group[: len(founded)] = founded
+        closest = self.closest_of_all()
+        self.renew([(cell, int(closest[cell])) for cell in range(len(founded), len(weight))])
 
-    def _distances(self, cell: int) -> F8:
-        """Return the distances of a cell from all groups, as if it was in none."""
-        return self._distances_from(cell, self._members, self._size, self._group_weight, self._group_reach)
+    def closest_of_all(self) -> I8:
+        """Return the closest group of each cell, int64[T], all of them as they are: its own with it."""
+        found = np.empty(len(self._weight), np.int64)
+        for first in range(0, len(found), BLOCK_CELLS):
+            cells = np.arange(first, min(first + BLOCK_CELLS, len(found)))
+            distances = self._distances(cells)
+            found[cells] = np.argmin(distances, axis=1)
+            own = self.group[cells]
+            stays = (own >= 0) & (distances[cells - first, own] <= distances.min(axis=1))
+            found[cells[stays]] = own[stays]
+        return found
 
-    def _distances_from(self, cell: int, members: U8, size: I8, weight: F8, reach: F8) -> F8:
-        joint = _count(members | self._bits[cell])
-        after = _waste(self._measure, weight + self._weight[cell], reach + self._reach[cell], joint)
-        return after - _waste(self._measure, weight, reach, size)
+    def _distances(self, cells: I8) -> F8:
+        """Return the distances of cells from all groups as they are: float64[cells, n]."""
+        joint = _count(self._members | self._bits[cells][:, None])
+        return self._increase(cells[:, None], joint, self._size, self._group_weight, self._group_reach)
+
+    def _increase(self, cells: I8, joint: I8, size: I8, weight: F8, reach: F8) -> F8:
+        """Return the increase of waste as cells join groups, which then have so many members."""
+        after = _waste(self._measure, weight + self._weight[cells], reach + self._reach[cells], joint)
+        found: F8 = after - _waste(self._measure, weight, reach, size)
+        return found
 
     def closest(self, cell: int) -> int:
-        """Return the closest group of a cell."""
+        """Return the closest group of a cell, its own judged without it."""
         own = int(self.group[cell])
         others = np.flatnonzero(self.group == own)
-        members = np.bitwise_or.reduce(self._bits[others[others != cell]], axis=0)[None]
-        distances = self._distances(cell)
-        distances[own] = self._distances_from(
-            cell,
-            members,
+        members = np.bitwise_or.reduce(self._bits[others[others != cell]], axis=0)
+        one = np.array([cell])
+        distances = self._distances(one)[0]
+        distances[own] = self._increase(
+            one,
+            _count(members | self._bits[one]),
             _count(members),
             self._group_weight[own : own + 1] - self._weight[cell],
             self._group_reach[own : own + 1] - self._reach[cell],
