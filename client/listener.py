@@ -107,6 +107,9 @@ class Hearing:
 
     def hear(self, notification: Notification, now_s: float) -> None:
         """Take a notification that has arrived, by whatever way."""
+        if self.ordering.passes(notification.sequence):
+            self._queue.put(notification)
+            return
         for ready in self.ordering.take(notification, now_s):
             self._queue.put(ready)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import UNMATCHED
-from pubsub_cluster.language.records import Entry, Record
+from pubsub_cluster.language.records import Entries, Record
 
 ListenKey: TypeAlias = tuple[str, str | None]
 """An owner, and the name of a durable receiver."""
@@ -95,19 +96,16 @@ def head_of(record: Record) -> dict[str, Any]:
     return {**head, "event": plain_event(head["event"])}
 
 
-def notification_from_record(owner: str, head: dict[str, Any], entry: Entry) -> Notification:
-    """Return what a record tells an owner; `head` is that of `head_of`, the event in it shared by all."""
-    return Notification(
-        owner,
-        head["publisher"],
-        head["batch_id"],
-        head["event_index"],
-        entry.handles,
-        entry.ids,
-        head["event"],
-        entry.sequence,
-        0,
+def notifications_from_record(
+    owners: Iterable[str], head: dict[str, Any], entries: Entries
+) -> list[Notification]:
+    """Return what a record tells owners; `head` is that of `head_of`, the event in it shared by all."""
+    count = len(entries.numbers)
+    publisher, batch_id, event_index, event = (
+        repeat(head[key], count) for key in ("publisher", "batch_id", "event_index", "event")
     )
+    told = entries.handles, entries.ids, event, entries.sequences, repeat(0, count)
+    return list(map(Notification._make, zip(owners, publisher, batch_id, event_index, *told, strict=True)))
 
 
 def plain_event(value: Any) -> Any:

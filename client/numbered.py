@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from pubsub_cluster.client.listener import Hearing
-from pubsub_cluster.client.notifications import head_of, notification_from_record
+from pubsub_cluster.client.notifications import head_of, notifications_from_record
 from pubsub_cluster.language.records import Record
 
 
@@ -26,10 +26,10 @@ class Numbered:
     def hear(self, record: Record, now_s: float) -> list[Hearing]:
         """Give listeners what a record tells their owners; return them. The event is decoded once for all."""
         entries = record.entries(self._numbers)
-        head = head_of(record) if entries else {}
-        heard: list[Hearing] = []
-        for entry in entries:
-            listener = self._by_number[entry.number]
-            listener.hear(notification_from_record(listener.owner, head, entry), now_s)
-            heard.append(listener)
+        if not entries.numbers:
+            return []
+        heard = [self._by_number[number] for number in entries.numbers]
+        told = notifications_from_record([one.owner for one in heard], head_of(record), entries)
+        for listener, notification in zip(heard, told, strict=True):
+            listener.hear(notification, now_s)
         return heard

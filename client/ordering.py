@@ -55,6 +55,16 @@ class Ordering:
             self._next = sequence
         return ready
 
+    def passes(self, sequence: int) -> bool:
+        """Return whether it is a notification's turn and nothing is missing; count it as given if so.
+
+        Nearly always it is; `take` is for all others.
+        """
+        if sequence != self._next or self._held or self._lost:
+            return False
+        self._next = sequence + 1
+        return True
+
     def take(self, notification: Notification, now_s: float) -> list[Notification]:
         """Take one that has arrived; return those whose turn it is."""
         sequence = notification.sequence
@@ -63,7 +73,7 @@ class Ordering:
         if sequence < self._next or sequence in self._held:
             self.repeated_count += 1
             return []
-        if sequence == self._next and not self._held:  # nearly always
+        if sequence == self._next and not self._held:
             self._next += 1
             return [self._with_loss(notification)]
         self._held[sequence] = notification, now_s

@@ -41,22 +41,25 @@ _TOPIC = struct.Struct("<c8sIi")
 _WAKE, _WHOLE, _TOKEN = b"w", b"r", b"~"
 
 
-class Entry(NamedTuple):
-    """What a record tells one owner.
+class Entries(NamedTuple):
+    """What a record tells some owners, an item of each list for each of them.
 
     Attributes
     ----------
-    number : int
-        Of the owner, as in the reply to ``listen``.
-    sequence : int
-    handles : tuple of int
-    ids : tuple of str
+    numbers : list of int
+        Of the owners, as in the replies to ``listen``; ascending.
+    sequences : list of int
+    handles : list of tuple of int
+    ids : list of tuple of str
     """
 
-    number: int
-    sequence: int
-    handles: tuple[int, ...]
-    ids: tuple[str, ...]
+    numbers: list[int]
+    sequences: list[int]
+    handles: list[tuple[int, ...]]
+    ids: list[tuple[str, ...]]
+
+
+NO_ENTRIES = Entries([], [], [], [])
 
 
 class Columns(NamedTuple):
@@ -146,27 +149,34 @@ class Record:
             raise ProtocolError("the head of a record is no object", seen=str(head)[:40])
         return head
 
-    def entries(self, numbers: npt.NDArray[np.int32]) -> list[Entry]:
+    def entries(self, numbers: npt.NDArray[np.int32]) -> Entries:
         """Return what it tells some owners, by their numbers (int32, ascending)."""
         if not len(self.numbers) or not len(numbers):
-            return []
+            return NO_ENTRIES
         at = np.searchsorted(self.numbers, numbers)
         at[at == len(self.numbers)] = 0
         places = at[self.numbers[at] == numbers]
+        if not len(places):
+            return NO_ENTRIES
         data, starts, owners = self._data, self._starts, len(self.numbers)
         offsets = np.frombuffer(data, "<u4", owners + 1, starts[1]).astype(np.int64)
         low, sizes = offsets[places], offsets[places + 1] - offsets[places]
         ends = np.cumsum(sizes)
-        match = np.repeat(low - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
+        match = np.repeat(low - ends + sizes, sizes) + np.arange(ends[-1])
         handles = np.frombuffer(data, "<u8", self._handle_count, starts[3])[match].tolist()
         id_ends = np.frombuffer(data, "<u4", self._handle_count + 1, starts[4]).astype(np.int64) + starts[5]
-        pairs = zip(id_ends[match].tolist(), id_ends[match + 1].tolist(), strict=True)
-        ids = [data[first:last].decode() for first, last in pairs]
+        ids = [
+            data[first:last].decode()
+            for first, last in zip(id_ends[match].tolist(), id_ends[match + 1].tolist(), strict=True)
+        ]
         sequences = np.frombuffer(data, "<u8", owners, starts[2])[places].tolist()
-        mine = zip(
-            self.numbers[places].tolist(), sequences, (ends - sizes).tolist(), ends.tolist(), strict=True
+        found = self.numbers[places].tolist()
+        if (sizes == 1).all():  # nearly always
+            return Entries(found, sequences, list(zip(handles)), list(zip(ids)))
+        spans = list(zip((ends - sizes).tolist(), ends.tolist(), strict=True))
+        return Entries(
+            found, sequences, [tuple(handles[a:b]) for a, b in spans], [tuple(ids[a:b]) for a, b in spans]
         )
-        return [Entry(one, at, tuple(handles[a:b]), tuple(ids[a:b])) for one, at, a, b in mine]
 
 
 def frame(position: int, pieces: Sequence[bytes], generation: int, group: int) -> bytes:

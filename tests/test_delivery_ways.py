@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from test_coordinator_delivery import Rows, merged_of
 
-from pubsub_cluster.client.notifications import head_of, notification_from_record, notifications_from_push
+from pubsub_cluster.client.notifications import head_of, notifications_from_push, notifications_from_record
 from pubsub_cluster.client.ordering import Ordering
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.distribution import Rule
@@ -226,12 +226,14 @@ class Delivering(RuleBasedStateMachine):
         ear = self.ears[connection]
         for _ in range(min(count, len(ear.records))):
             record = Record(ear.records.popleft())
-            for entry in record.entries(np.array(sorted(ear.numbers), np.int32)):
-                name = ear.numbers[entry.number]
-                if entry.sequence < ear.begun[name]:
+            entries = record.entries(np.array(sorted(ear.numbers), np.int32))
+            names = [ear.numbers[number] for number in entries.numbers]
+            for told in notifications_from_record(names, head_of(record), entries):
+                ordering = ear.orderings[told.owner]
+                if told.sequence < ear.begun[told.owner]:
                     continue  # it was on its way before this listener was there
-                told = notification_from_record(name, head_of(record), entry)
-                ear.take(name, ear.orderings[name].take(told, self.now_s))
+                passes = ordering.passes(told.sequence)
+                ear.take(told.owner, [told] if passes else ordering.take(told, self.now_s))
 
     def read_push(self, ear: Ear, header: dict[str, Any]) -> None:
         if header["op"] == "invite":

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.client.ring_reader import RingReader
 from pubsub_cluster.language.errors import LimitError, ProtocolError
-from pubsub_cluster.language.records import FRAME, Columns, Entry, Record, encode_record
+from pubsub_cluster.language.records import FRAME, Columns, Record, encode_record
 from pubsub_cluster.shm.broadcast_ring import SHARE_MAX, BroadcastRing
 from pubsub_cluster.shm.segment import current_owner
 
@@ -29,6 +29,15 @@ def ring() -> Iterator[BroadcastRing]:
     made = BroadcastRing.create(current_owner("0123abcd"), RING_SIZE_BYTES)
     yield made
     made.close()
+
+
+class Entry(NamedTuple):
+    """What a record tells one owner."""
+
+    number: int
+    sequence: int
+    handles: tuple[int, ...]
+    ids: tuple[str, ...]
 
 
 def columns_of(entries: list[Entry]) -> Columns:
@@ -67,7 +76,7 @@ def test_each_owner_finds_its_own_in_a_record(entries: list[Entry], mine: set[in
     record = Record(b"".join(encode_record(head, columns_of(entries))))
     assert record.head() == head
     found = record.entries(np.array(sorted(mine), np.int32))
-    assert found == [entry for entry in entries if entry.number in mine]
+    assert [Entry(*one) for one in zip(*found, strict=True)] == [one for one in entries if one.number in mine]
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])

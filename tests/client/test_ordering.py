@@ -19,9 +19,11 @@ def places(ready: list[Notification]) -> list[tuple[int, int]]:
     return [(one.sequence, one.dropped) for one in ready]
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from([0.0, 0.3, 1.5]))), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from([0.0, 0.3, 1.5]))), st.booleans(), st.booleans()
+)
 def test_each_is_given_once_in_order_and_every_gap_is_counted(
-    arrivals: list[tuple[int, float]], has_begun: bool
+    arrivals: list[tuple[int, float]], has_begun: bool, asks_first: bool
 ) -> None:
     ordering, now_s = Ordering(WAIT_S), 0.0
     if has_begun:
@@ -30,7 +32,10 @@ def test_each_is_given_once_in_order_and_every_gap_is_counted(
     for sequence, pause_s in arrivals:
         now_s += pause_s
         given_out += ordering.tick(now_s)
-        given_out += ordering.take(notification(sequence), now_s)
+        if asks_first and ordering.passes(sequence):
+            given_out.append(notification(sequence))
+        else:
+            given_out += ordering.take(notification(sequence), now_s)
         wake_s = ordering.wake_at_s
         assert wake_s is None or now_s < wake_s <= now_s + WAIT_S
     given_out += ordering.tick(now_s + WAIT_S)
