@@ -90,8 +90,8 @@ def receive(part: Part, pipe: Connection) -> None:
                 for owner in part.owners:
                     client.listen(owner, on_notification=heard)
                 pipe.send("listening")
-                while not pipe.poll():
-                    client.receive(POLL_S)
+                while client.receive(POLL_S) or not pipe.poll():  # looked at only when nothing comes
+                    pass
                 pipe.recv()
                 pipe.send((heard.count, heard.dropped))
 
