@@ -25,9 +25,9 @@ from pubsub_cluster.benchmarks.delivery_cluster import deliver
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads.rules import Rules
 from pubsub_cluster.benchmarks.workloads.stock import Stock
-from pubsub_cluster.coordinator.delivery.distribution import Account, Members, Rule, account, decide
+from pubsub_cluster.coordinator.delivery.distribution import Members, Rule, decide
 from pubsub_cluster.coordinator.delivery.measure import measure_costs
-from pubsub_cluster.coordinator.delivery.membership import UNICAST
+from pubsub_cluster.coordinator.delivery.membership import EVERYBODY, UNICAST
 from pubsub_cluster.coordinator.delivery.told import Told
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_bulk import RowColumns
@@ -138,6 +138,38 @@ def groups_of(stock: Stock, options: GroupOptions) -> Groups:
     number: I4 = np.array(receivers, np.int32)
     members = {1 + group: number[mine] for group, mine in enumerate(built.members())}
     return Groups(built, Members({0: number, **members}), seconds)
+
+
+class Account(NamedTuple):
+    """What decisions came to, by group: int64[n].
+
+    Attributes
+    ----------
+    records : int64[n]
+        Sent to each group.
+    receipts : int64[n]
+        By its members.
+    wasted : int64[n]
+        Of them in vain.
+    unicasts : int
+        Notifications that went alone.
+    """
+
+    records: I8
+    receipts: I8
+    wasted: I8
+    unicasts: int
+
+
+def account(told: Told, members: Members, way: I4) -> Account:
+    """Return what the ways of ``told.events`` come to."""
+    chosen = told.of_entries(way)
+    goes_with = members.holds(chosen, told.number)
+    count = members.group_count
+    records = np.bincount(way[way >= EVERYBODY], minlength=count).astype(np.int64)
+    receipts = records * members.size[:count]
+    useful = np.bincount(chosen[goes_with], minlength=count)
+    return Account(records, receipts, receipts - useful, int(len(chosen) - goes_with.sum()))
 
 
 class Outcome(NamedTuple):

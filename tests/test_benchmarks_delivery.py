@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pubsub_cluster.benchmarks.delivery import TARGETS, Outcome, groups_of, interested, outcome
+from pubsub_cluster.benchmarks.delivery import TARGETS, Account, Outcome, groups_of, interested, outcome
 from pubsub_cluster.benchmarks.workloads.rules import matching
 from pubsub_cluster.benchmarks.workloads.stock import Stock
-from pubsub_cluster.coordinator.delivery.distribution import Account, Rule
+from pubsub_cluster.coordinator.delivery.distribution import Rule
 from pubsub_cluster.tuner.groups import GroupOptions
 
 STOCK = Stock(subscriptions=600, receivers=30)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pubsub_cluster.coordinator.delivery import listeners as listeners_module
 from pubsub_cluster.coordinator.delivery.desk import NOTIFIED_SIZE_BYTES_MAX, DeliveryDesk
 from pubsub_cluster.coordinator.delivery.listeners import NOBODY, Listeners
-from pubsub_cluster.coordinator.delivery.told import tell
+from pubsub_cluster.coordinator.delivery.multicast import record_columns
+from pubsub_cluster.coordinator.delivery.told import Told, tell
 from pubsub_cluster.coordinator.merge import Merged
 from pubsub_cluster.language.errors import BusyError
 
@@ -42,6 +43,10 @@ class Rows:
 
     def subscription_id(self, row: int) -> str:
         return f"s{row}"
+
+    def subscription_ids(self, rows: Any) -> tuple[Any, bytes]:
+        ids = [f"s{row}".encode() for row in rows.tolist()]
+        return np.cumsum([0, *map(len, ids)]), b"".join(ids)
 
 
 def merged_of(events: list[list[int]]) -> Merged:
@@ -99,6 +104,34 @@ def test_what_is_told_is_what_the_reference_says(
         got = list(zip(*(column.tolist() for column in columns), rows_told, strict=True))
         assert got == expected
         assert told.handles.tolist() == [10 * row for *_, rows in expected for row in rows]
+
+
+@given(
+    event=st.lists(st.sets(st.integers(0, 30), min_size=1, max_size=3), min_size=1, max_size=8),
+    data=st.data(),
+)
+def test_a_record_has_the_columns_of_the_entries_that_are_chosen(
+    event: list[set[int]], data: st.DataObject
+) -> None:
+    """Those of the second of three events, whose entries match the rows in ``event``."""
+    rows = [row for entry in [{99}, *event, {98}] for row in sorted(entry)]
+    count = len(event) + 2
+    told = Told(
+        np.array([0, *[1] * len(event), 2]),
+        np.arange(count, dtype=np.int32),
+        np.arange(count, dtype=np.uint64) + np.uint64(100),
+        np.cumsum([0, 1, *map(len, event), 1]).astype(np.int64),
+        np.array(rows, np.uint64) * np.uint64(10),
+        np.array(rows, np.int32),
+    )
+    chosen = sorted(data.draw(st.sets(st.integers(1, len(event)), min_size=1)))
+    catalogue: Any = Rows([])
+    found = record_columns(told, np.array(chosen, np.int64), catalogue)
+    ids = [f"s{row}".encode() for entry in chosen for row in sorted(event[entry - 1])]
+    assert found.number.tolist() == chosen and found.sequence.tolist() == [100 + entry for entry in chosen]
+    assert found.offsets.tolist() == np.cumsum([0, *[len(event[entry - 1]) for entry in chosen]]).tolist()
+    assert found.handles.tolist() == [10 * row for entry in chosen for row in sorted(event[entry - 1])]
+    assert found.ids == b"".join(ids) and np.diff(found.id_offsets).tolist() == [len(one) for one in ids]
 
 
 def test_a_number_is_not_given_again_while_a_record_may_be_heard_by_who_had_it(

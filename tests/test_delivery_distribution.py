@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_cluster.benchmarks.delivery import account
 from pubsub_cluster.coordinator.delivery.distribution import (
     DeliveryCosts,
     Members,
     Rule,
-    account,
     decide,
     least_interested,
 )

@@ -111,8 +111,9 @@ class SentCounters:
         """
         self._columns[0, told] += 1
         self._columns[3, members] += 1
-        self._columns[4, members] += 1
-        self._columns[4, told] -= 1
+        if len(told) < len(members):
+            self._columns[4, members] += 1
+            self._columns[4, told] -= 1
         sent = self._groups.setdefault(group, GroupSent())
         sent.records += 1
         sent.notifications += len(told)

@@ -164,11 +164,10 @@ class DeliveryDesk:
         self, told: Told, gone: Bools, catalogue: CatalogueReader, fields: dict[str, Any], event_json: Texts
     ) -> None:
         """Tell by unicast what has not gone with a record, and who has not joined."""
-        joined = self.multicast.membership.joined_counts(told.number)
-        listening = self.listeners.listener_counts[told.number]
-        self.sent += int(joined[gone].sum())
+        heard = gone * self.multicast.membership.joined_counts(told.number)
+        self.sent += int(heard.sum())
         room_bytes = NOTIFIED_SIZE_BYTES_MAX
-        chosen = np.flatnonzero(np.where(gone, joined < listening, listening > 0))
+        chosen = np.flatnonzero(heard < self.listeners.listener_counts[told.number])
         for number, entries in _by_number(told, chosen):
             body, size_bytes = _body(told, entries, catalogue, event_json)
             alone = [one for one, entry in zip(body, entries, strict=True) if not gone[entry]]

@@ -140,46 +140,15 @@ def decide(told: Told, members: Members, group: I4, rule: Rule) -> I4:
         A group, `EVERYBODY` or `UNICAST`. With a group go the interested who are its members, and the others
         by unicast.
     """
-    event = _event_of(told)
-    count = len(group)
+    everybody = told.counts(members.holds(EVERYBODY, told.number))
+    to_all = (everybody == members.size[EVERYBODY]) & rule.pays(everybody, everybody)
+    if to_all.all():
+        return np.full(len(group), EVERYBODY, np.int32)
     group = np.where((group > EVERYBODY) & (group < members.group_count), group, UNICAST).astype(np.int32)
-    everybody = np.bincount(event[members.holds(EVERYBODY, told.number)], minlength=count)
-    interested = np.bincount(event[members.holds(group[event], told.number)], minlength=count)
+    interested = told.counts(members.holds(told.of_entries(group), told.number))
     way = np.where(rule.pays(interested, members.size[group]), group, UNICAST).astype(np.int32)
-    way[(everybody == members.size[EVERYBODY]) & rule.pays(everybody, everybody)] = EVERYBODY
+    way[to_all] = EVERYBODY
     return way
-
-
-class Account(NamedTuple):
-    """What a decision came to, by group: int64[n].
-
-    Attributes
-    ----------
-    records : int64[n]
-        Sent to each group.
-    receipts : int64[n]
-        By its members.
-    wasted : int64[n]
-        Of them in vain.
-    unicasts : int
-        Notifications that went alone.
-    """
-
-    records: I8
-    receipts: I8
-    wasted: I8
-    unicasts: int
-
-
-def account(told: Told, members: Members, way: I4) -> Account:
-    """Return what the ways of ``told.events`` come to."""
-    chosen = way[_event_of(told)]
-    goes_with = members.holds(chosen, told.number)
-    count = members.group_count
-    records = np.bincount(way[way >= EVERYBODY], minlength=count).astype(np.int64)
-    receipts = records * members.size[:count]
-    useful = np.bincount(chosen[goes_with], minlength=count)
-    return Account(records, receipts, receipts - useful, int(len(chosen) - goes_with.sum()))
 
 
 class Tally:
@@ -194,12 +163,11 @@ class Tally:
     def __init__(self) -> None:
         self.unicasts = self.sent = self.received = self.in_vain = 0
 
-    def add(self, found: Account) -> None:
-        """Count what decisions came to."""
-        self.unicasts += found.unicasts
-        self.sent += int(found.records.sum())
-        self.received += int(found.receipts.sum())
-        self.in_vain += int(found.wasted.sum())
+    def record(self, receipts: int, useful: int) -> None:
+        """Count a record that so many receive, and so many of them want."""
+        self.sent += 1
+        self.received += receipts
+        self.in_vain += receipts - useful
 
     def to_json(self) -> dict[str, int]:
         """Return the sums as operators are told them."""
@@ -209,11 +177,3 @@ class Tally:
             "receipts": self.received,
             "wasted_receipts": self.in_vain,
         }
-
-
-def _event_of(told: Told) -> I8:
-    """Return the place of each notification's event in ``told.events``."""
-    is_first = np.ones(len(told.event), np.bool_)
-    is_first[1:] = told.event[1:] != told.event[:-1]
-    found: I8 = np.cumsum(is_first) - 1
-    return found

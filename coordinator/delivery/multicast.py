@@ -21,7 +21,6 @@ from pubsub_cluster.coordinator.delivery.distribution import (
     Members,
     Rule,
     Tally,
-    account,
     decide,
     least_interested,
 )
@@ -175,28 +174,27 @@ class Multicast:
             return gone
         groups = np.full(len(events), UNICAST, np.int32)
         if locate is not None:  # what concerns everybody goes to everybody, wherever it lies
-            joined = np.add.reduceat(self.members.holds(EVERYBODY, told.number).astype(np.int64), first)
+            joined = told.counts(self.members.holds(EVERYBODY, told.number))
             worthy = worthy[joined[worthy] < self.members.size[EVERYBODY]]
             groups[worthy] = locate(events[worthy].tolist()) if len(worthy) else UNICAST
         ways = decide(told, self.members, groups, self.rule)
         counters.of_generation(self.membership.current.number)
         for place in np.flatnonzero(ways != UNICAST).tolist():
+            group = int(ways[place])
+            members = self.members.numbers[group]
             entries = np.arange(first[place], last[place])
-            entries = entries[self.members.holds(int(ways[place]), told.number[entries])]
+            entries = entries[self.members.holds(group, told.number[entries])]
             event_idx = int(events[place])
             head = {**fields, "event_index": event_idx, "event": orjson.Fragment(event_json[event_idx])}
             pieces = encode_record(head, record_columns(told, entries, catalogue))
             try:
-                self.broadcast.send(pieces, self.membership.current.number, int(ways[place]))
+                self.broadcast.send(pieces, self.membership.current.number, group)
             except LimitError:
-                ways[place] = UNICAST
                 continue
             gone[entries] = True
-            size_bytes = sum(map(len, pieces))
-            counters.group(
-                int(ways[place]), self.members.numbers[int(ways[place])], told.number[entries], size_bytes
-            )
-        self.tally.add(account(told, self.members, ways))
+            self.tally.record(len(members), len(entries))
+            counters.group(group, members, told.number[entries], sum(map(len, pieces)))
+        self.tally.unicasts += len(gone) - int(np.count_nonzero(gone))
         return gone
 
     def status(self) -> dict[str, Any]:
@@ -223,11 +221,17 @@ class Multicast:
 
 def record_columns(told: Told, entries: I8, catalogue: CatalogueReader) -> Columns:
     """Return what a record tells: some entries of one event, ascending."""
-    sizes = np.diff(told.offsets)[entries]
-    offsets = np.zeros(len(entries) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    match = np.repeat(told.offsets[entries] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    chosen: I8 | slice
+    match: I8 | slice
+    if len(entries) and entries[-1] - entries[0] == len(entries) - 1:  # all of an event's, as a rule
+        first, last = int(entries[0]), int(entries[-1]) + 1
+        chosen, match = slice(first, last), slice(int(told.offsets[first]), int(told.offsets[last]))
+        offsets = told.offsets[first : last + 1] - told.offsets[first]
+    else:
+        chosen = entries
+        sizes = np.diff(told.offsets)[entries]
+        offsets = np.zeros(len(entries) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        match = np.repeat(told.offsets[entries] - offsets[:-1], sizes) + np.arange(offsets[-1])
     id_offsets, ids = catalogue.subscription_ids(told.rows[match])
-    return Columns(
-        told.number[entries], told.sequence[entries], offsets, told.handles[match], id_offsets, ids
-    )
+    return Columns(told.number[chosen], told.sequence[chosen], offsets, told.handles[match], id_offsets, ids)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ from pubsub_cluster.coordinator.merge import Merged
 from pubsub_cluster.shm.catalogue import CatalogueReader
 
 
-class Told(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Told:
     """Notifications: one entry per event and owner, events ascending, and numbers within an event.
 
     Attributes
@@ -37,17 +39,26 @@ class Told(NamedTuple):
     handles: npt.NDArray[np.uint64]
     rows: npt.NDArray[np.int32]
 
-    @property
+    @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
         """The first entry of each event of which anybody is told: int64[e]."""
         is_first = np.ones(len(self.event), np.bool_)
         np.not_equal(self.event[1:], self.event[:-1], out=is_first[1:])
         return np.flatnonzero(is_first)
 
-    @property
+    @cached_property
     def events(self) -> npt.NDArray[np.int64]:
         """The events of which anybody is told, ascending: int64[e]."""
         return self.event[self.starts]
+
+    def of_entries(self, of_events: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return for each entry what there is for its event: int32[k] of int32[e]."""
+        return np.repeat(of_events, np.diff(self.starts, append=len(self.event)))
+
+    def counts(self, is_one: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Return how many entries of each of `events` are such, int64[e], of bool[k]."""
+        found: npt.NDArray[np.int64] = np.add.reduceat(is_one, self.starts, dtype=np.int64)
+        return found
 
 
 def tell(merged: Merged, listeners: Listeners, catalogue: CatalogueReader, owner_count: int) -> Told | None:
@@ -58,7 +69,11 @@ def tell(merged: Merged, listeners: Listeners, catalogue: CatalogueReader, owner
     chosen = np.flatnonzero(number != NOBODY)
     if not len(chosen):
         return None
-    event = np.searchsorted(merged.offsets, chosen, side="right") - 1
+    event = (
+        np.searchsorted(merged.offsets, chosen, side="right") - 1
+        if len(merged.offsets) > 2
+        else np.zeros(len(chosen), np.int64)
+    )
     number = number[chosen]
     order = np.argsort(event * (1 << 32) + number, kind="stable")  # so that handles stay ascending
     chosen, event, number = chosen[order], event[order], number[order]
