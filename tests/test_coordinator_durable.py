@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from pubsub_cluster.coordinator.delivery import durable, pusher
+from pubsub_cluster.coordinator.delivery import durable, outbox_store, pusher
 from pubsub_cluster.coordinator.delivery.bounds import Bounds
 from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
@@ -218,6 +218,50 @@ def test_a_forgotten_receiver_leaves_nothing_behind(bench: Bench) -> None:
     bench.desk.acknowledge(number, 1)  # on its way meanwhile
     assert bench.publish("b2", 1) == 0, "the owner has no receiver any more"
     assert bench.listen(b"c") == number + 1
+
+
+def pages(store: OutboxStore, name: str = "page_count") -> int:
+    with closing(sqlite3.connect(store.path)) as connection:
+        return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def test_what_is_acknowledged_leaves_the_disk_bit_by_bit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_store, "FREE_PAGES_KEPT", 8)
+    monkeypatch.setattr(outbox_store, "PAGES_PER_SHRINK", 16)
+    number, empty = bench.listen(b"c"), pages(bench.store)
+    event = b'{"x":"%s"}' % (BIG * 100)
+    bench.desk.keep("p", "b1", Body([(0, event)], {"ann": [Entry(0, [7], ["s"])]}))
+    bench.until(lambda: len(bench.pushes[b"c"]) == 1)
+    assert pages(bench.store) > empty + 70
+    sizes: list[int] = []
+
+    def is_small() -> bool:
+        sizes.append(pages(bench.store))
+        return bench.store.free_pages == 0 and bench.on_disk() == 0 and sizes[-1] < empty + 20
+
+    bench.desk.acknowledge(number, 1)
+    bench.until(is_small)
+    assert pages(bench.store, "freelist_count") <= 8 and 3 < len(set(sizes)) < 12
+    bench.publish("b2", 5)
+    bench.until(lambda: len(bench.pushes[b"c"]) == 2)
+
+
+def test_a_file_that_cannot_shrink_can_when_it_is_opened_with_nothing_in_it(tmp_path: Path) -> None:
+    with closing(OutboxStore(tmp_path, "full")) as store, closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("VACUUM")
+        connection.execute("INSERT INTO records VALUES (1, 'p', 'b', 0, x'', x'')")
+        connection.commit()
+        assert pages(store, "auto_vacuum") == 0
+    OutboxStore(tmp_path, "full").close()
+    assert pages(store, "auto_vacuum") == 0, "records are kept in it"
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("DELETE FROM records")
+        connection.commit()
+    OutboxStore(tmp_path, "full").close()
+    assert pages(store, "auto_vacuum") == 2
 
 
 def small_disk(bench: Bench, more_pages: int) -> Callable[[], None]:

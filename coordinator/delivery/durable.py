@@ -6,6 +6,7 @@ the publisher's answer waits for it; when it is durable, `Pusher` sends it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pubsub_cluster.coordinator.delivery.outbox_records import (
     encode_body,
     encode_shares,
 )
-from pubsub_cluster.coordinator.delivery.outbox_store import Make, OutboxStore, Read, Remove
+from pubsub_cluster.coordinator.delivery.outbox_store import Make, OutboxStore, Read, Remove, Shrink
 from pubsub_cluster.coordinator.delivery.pusher import Pusher
 from pubsub_cluster.coordinator.delivery.receivers import Receiver, StoredReceiver
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, StoreError
@@ -78,7 +79,7 @@ class DurableDesk:
         self._outstanding_bytes = 0
         self._pusher = Pusher(self.outbox, send, store.put, delivery.pushed)
         self.work = self._pusher.work
-        self._settling = False
+        self._settling = self._shrinking = False
         self._settled_at_s = self._unblocked_at_s = self._swept_at_s = 0.0
 
     @property
@@ -231,6 +232,8 @@ class DurableDesk:
                         self.outbox.settle_again(settled)
                 case Read(numbers):
                     self._pusher.on_read(numbers, done)
+                case Shrink():
+                    self._shrinking = False
 
     def _on_record(self, number: int, error: StoreError | None) -> None:
         self._outstanding_bytes -= self._outstanding.pop(number)
@@ -278,6 +281,7 @@ class DurableDesk:
         if now_s - self._unblocked_at_s >= UNBLOCK_S:
             self._unblocked_at_s = now_s
             self._pusher.try_again()
+            self._shrink()
         if now_s - self._swept_at_s >= SWEEP_S:
             self._swept_at_s = now_s
             self._pusher.sweep()
@@ -293,6 +297,13 @@ class DurableDesk:
             self._settling = True
         except StoreError:
             self.outbox.settle_again(settled)
+
+    def _shrink(self) -> None:
+        """Let the file give pages back while no publisher waits for it."""
+        if self._store.free_pages and not self._shrinking and not self._outstanding:
+            with contextlib.suppress(StoreError):  # another time
+                self._store.put(Shrink())
+                self._shrinking = True
 
     def close(self) -> None:
         """Have the disk learn the last of it; answers that waited are given."""

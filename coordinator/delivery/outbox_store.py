@@ -6,11 +6,16 @@ record is one row with all of its receivers, for the same reason as a group of c
 
 When a record cannot be written, those behind it fail too until `resume`: their sequences build upon it. What
 is settled is tried again by whoever asked; reading goes on.
+
+Pages that become free are used again; those beyond `FREE_PAGES_KEPT` are given back to the disk, so many at a
+time (`Shrink`) that a record behind them waits for some milliseconds. SQLite does that in files that were
+made for it; one that was not becomes such a file when it is opened and nothing is kept in it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,6 +39,10 @@ from pubsub_cluster.shm.fault_points import fault_point
 OUTBOX_FILE = "outbox.sqlite"
 OUTBOX_FORMAT = "1"
 QUEUED_JOBS_MAX = 8_192
+FREE_PAGES_KEPT, PAGES_PER_SHRINK = 4_096, 256
+"""Pages have 4 KiB."""
+_INCREMENTAL = 2
+log = logging.getLogger("pubsub_cluster.coordinator")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS receivers (
@@ -81,7 +90,11 @@ class Read(NamedTuple):
     numbers: Sequence[int]
 
 
-Job: TypeAlias = StoredRecord | Make | Remove | Settled | Read
+class Shrink(NamedTuple):
+    """Give some free pages back."""
+
+
+Job: TypeAlias = StoredRecord | Make | Remove | Settled | Read | Shrink
 
 
 class Done(NamedTuple):
@@ -107,6 +120,11 @@ class OutboxStore:
     durability : str
         As of the change table: ``full`` or ``normal``.
 
+    Attributes
+    ----------
+    free_pages : int
+        Beyond those that are kept, after the last write.
+
     Raises
     ------
     StoreError
@@ -118,6 +136,7 @@ class OutboxStore:
         self._file = SqliteFile(self.path, durability, "outbox of durable receivers")
         self._connection: sqlite3.Connection | None = None  # the thread's
         self._failure: StoreError | None = None  # set by the thread, cleared by `resume`
+        self.free_pages = 0
         with self._file.explained("opened"), contextlib.closing(self._connect()) as connection:
             connection.executescript(_TABLES)
             with connection:
@@ -130,6 +149,7 @@ class OutboxStore:
                     limit=OUTBOX_FORMAT,
                     remedy="Start the version of pubsub-cluster that wrote this data directory.",
                 )
+            _let_it_shrink(connection)
         self._file.opened()
         self._thread: CommitThread[Job, Done] = CommitThread(
             "records for durable receivers", QUEUED_JOBS_MAX, self._do, self._disconnect
@@ -188,7 +208,7 @@ class OutboxStore:
         return self._file.connect()
 
     def _do(self, jobs: list[Job]) -> list[Done]:
-        writes = [job for job in jobs if not isinstance(job, Read)]
+        writes = [job for job in jobs if not isinstance(job, Read | Shrink)]
         records = [job for job in writes if isinstance(job, StoredRecord)] if self._failure is None else []
         others = [job for job in writes if not isinstance(job, StoredRecord)]
         error: StoreError | None = None
@@ -203,7 +223,20 @@ class OutboxStore:
                 error = StoreError("the outbox of durable receivers could not be written", seen=repr(defect))
         if records and error is not None:
             self._failure = error
+        if error is None:
+            self._look_at_pages(any(isinstance(job, Shrink) for job in jobs))
         return self._reports(jobs, error)
+
+    def _look_at_pages(self, is_shrinking: bool) -> None:
+        """Give free pages back, if that is asked for, and see how many are left; nothing depends on it."""
+        try:
+            connection = self._own_connection()
+            if is_shrinking:  # as a script: `execute` takes the first step only, which is one page
+                connection.executescript(f"PRAGMA incremental_vacuum({PAGES_PER_SHRINK})")
+            self.free_pages = _free_pages(connection)
+        except sqlite3.Error as failure:
+            log.warning("the outbox of durable receivers does not shrink: %s", failure)
+            self.free_pages = 0
 
     @fault_point("outbox.report")
     def _reports(self, jobs: list[Job], error: StoreError | None) -> list[Done]:
@@ -262,3 +295,22 @@ def _write(
                     moved = [(r.acked, r.head, r.dropped, r.number) for r in receivers]
                     connection.executemany(_MOVE, moved)
                     connection.executemany(_FINISH, [(number,) for number in finished])
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    """Return how many pages could be given back."""
+    if _pragma(connection, "auto_vacuum") != _INCREMENTAL:
+        return 0
+    return max(_pragma(connection, "freelist_count") - FREE_PAGES_KEPT, 0)
+
+
+def _let_it_shrink(connection: sqlite3.Connection) -> None:
+    """Make the file one that can give pages back; where records are kept in it, that would take too long."""
+    is_empty = connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None
+    if is_empty and _pragma(connection, "auto_vacuum") != _INCREMENTAL:
+        connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
+        connection.execute("VACUUM")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
