@@ -23,13 +23,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
+from outcome import Outcome
 from receipts_model import Key, Line, judge
 
 from pubsub_cluster import Client, Cluster
@@ -51,29 +50,6 @@ STARTS_KILLED = 0.2  # this share of the coordinator's
 START_POINTS = ("lock.take", "segment.create", "store.replay", "child.spawn", "child.message")
 STARTS_MAX = 20
 POINT_WAIT_S = 2.0
-BREACHES_SHOWN = 20
-
-
-@dataclass
-class Outcome:
-    """What a run has done and found."""
-
-    seed: int
-    seconds: float = 0.0
-    kills: Counter[str] = field(default_factory=Counter)
-    named: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    breaches: list[str] = field(default_factory=list)
-    restart_s: list[float] = field(default_factory=list)
-
-    def line(self) -> str:
-        """Return the one line of counts."""
-        counts = ", ".join(f"{number:,} {name}" for name, number in sorted(self.counts.items()))
-        return (
-            f"durable: {self.seconds:.0f} s, seed {self.seed}; killed {self.kills['coordinator']} "
-            f"coordinators, {self.kills['receiver']} receivers ({self.named.total()} at "
-            f"{len(self.named)} named instants); {counts}; {len(self.breaches)} breaches"
-        )
 
 
 def receive(data_dir: str, owner: str, name: str, path: str) -> None:
@@ -260,7 +236,8 @@ def run(
     starts_killed : float
         The share of the coordinator's starts that are killed too.
     """
-    outcome, draw, begin_s = Outcome(seed), random.Random(seed), time.monotonic()
+    outcome = Outcome("durable", seed, ("coordinator", "receiver"))
+    draw, begin_s = random.Random(seed), time.monotonic()
     base = Path(tempfile.mkdtemp(prefix="psc-", dir="/tmp"))
     (points := base / "points").mkdir()
     before = os.environ.get(VARIABLE), session.SILENCE_S
@@ -413,9 +390,7 @@ def main() -> int:
     print(outcome.line())
     if options.record:
         record.write("faults_durable", figures_of(outcome))
-    for breach in outcome.breaches[:BREACHES_SHOWN]:
-        print(f"  {breach}", file=sys.stderr)
-    return 1 if outcome.breaches else 0
+    return outcome.status()
 
 
 if __name__ == "__main__":

@@ -20,9 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +35,7 @@ from catalogue_model import (
 )
 from killer import COORDINATOR, KEEPER, RETAINER, TUNER, WORKER, Killer
 from load import PATIENCE_S, Load
+from outcome import BREACHES_SHOWN, Outcome
 
 from pubsub_cluster import Cluster
 from pubsub_cluster.benchmarks import record
@@ -45,7 +44,6 @@ from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.shm.fault_points import VARIABLE
 from pubsub_cluster.shm.owner import list_segments
 
-BREACHES_SHOWN = 20
 SNAPSHOT_AFTER = 50  # changes at rest; ten times as many under load: every few seconds
 RESTORES = 4
 KILLS_WANTED = {WORKER: 500, COORDINATOR: 100, TUNER: 100}
@@ -75,38 +73,6 @@ HURRY = 0.5  # of the kills come without waiting for that
 CLIENT_SILENCE_S = (
     0.5  # a client asks after this silence instead of two seconds: more restarts fit into a run
 )
-
-
-@dataclass
-class Outcome:
-    """What a run has done and found.
-
-    Attributes
-    ----------
-    seconds : float
-    kills, named, counts : Counter
-        Kills by kind, kills by named instant, everything else by its name.
-    breaches : list of str
-    restart_s : list of float
-        From a coordinator's death to the next one's readiness.
-    """
-
-    seed: int
-    seconds: float = 0.0
-    kills: Counter[str] = field(default_factory=Counter)
-    named: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    breaches: list[str] = field(default_factory=list)
-    restart_s: list[float] = field(default_factory=list)
-
-    def line(self) -> str:
-        """Return the one line of counts."""
-        kills = ", ".join(f"{self.kills[kind]} {kind}s" for kind in CHANCES)
-        counts = ", ".join(f"{self.counts[name]:,} {name}" for name in COUNTS_SHOWN)
-        return (
-            f"faults: {self.seconds:.0f} s, seed {self.seed}; killed {kills} ({self.named.total()} at "
-            f"{len(self.named)} named instants); {counts}; {len(self.breaches)} breaches"
-        )
 
 
 def endless(draw: random.Random) -> Iterator[str]:
@@ -139,7 +105,7 @@ def run(
 ) -> Outcome:
     """Run a cluster under load and kill; either for some time or until so many kills are done."""
     draw = random.Random(seed)
-    outcome = Outcome(seed)
+    outcome = Outcome("faults", seed, list(CHANCES), COUNTS_SHOWN)
     begin_s = time.monotonic()
     base = Path(tempfile.mkdtemp(prefix="psc-", dir="/tmp"))
     points_dir = base / "points"
@@ -324,9 +290,7 @@ def main() -> int:
         record.write(
             "faults", figures_of(outcome, f"{options.shards} x {options.replicas}"), keep_others=True
         )
-    for breach in outcome.breaches[:BREACHES_SHOWN]:
-        print(f"  {breach}", file=sys.stderr)
-    return 1 if outcome.breaches else 0
+    return outcome.status()
 
 
 if __name__ == "__main__":
