@@ -238,19 +238,20 @@ class KeeperDesk:
 
     @fault_point("keeper.spawn")
     def _start(self, job: Job, now_s: float) -> None:
-        job.state, self._running, self._started_s = "running", job, now_s
         job.attempts += 1
-        with os.fdopen(os.memfd_create("task"), "w+b") as task:  # a pipe might have to be waited for
-            task.write(msgspec.json.encode(self._task(job)))
-            task.seek(0)
-            module = VERIFIER_MODULE if job.kind == "verify" else KEEPER_MODULE
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", BEHIND_MODULE, module, "--parent", str(os.getpid())],
-                stdin=task,
-                stdout=subprocess.PIPE,
-                env=child_environment(),
-                process_group=0,
+        try:
+            self._process = _spawned(self._task(job), job.kind)
+        except StoreError as error:  # the table was taken away, say
+            self._failed(job, error.to_dict(), now_s)
+        except OSError as error:  # no room for another process, or no more files may be open
+            failure = StoreError(
+                "the keeper could not be started",
+                seen=f"{error.strerror} (errno {error.errno})",
+                remedy="Look at the limits of processes, open files and memory; then ask again.",
             )
+            self._failed(job, failure.to_dict(), now_s)
+        else:
+            job.state, self._running, self._started_s = "running", job, now_s
 
     def _task(self, job: Job) -> KeeperTask:
         coordinator = self._coordinator
@@ -363,3 +364,18 @@ class KeeperDesk:
             if self._process.stdout is not None:
                 self._process.stdout.close()
             self._process = None
+
+
+def _spawned(task: KeeperTask, kind: str) -> subprocess.Popen[bytes]:
+    """Start a keeper at its task; raises `OSError` when there is no room for one."""
+    with os.fdopen(os.memfd_create("task"), "w+b") as file:  # a pipe might have to be waited for
+        file.write(msgspec.json.encode(task))
+        file.seek(0)
+        module = VERIFIER_MODULE if kind == "verify" else KEEPER_MODULE
+        return subprocess.Popen(
+            [sys.executable, "-m", BEHIND_MODULE, module, "--parent", str(os.getpid())],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            env=child_environment(),
+            process_group=0,
+        )

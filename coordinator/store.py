@@ -152,7 +152,6 @@ class ChangeStore:
         """
         found: dict[int, bytes] = {}
         group: dict[int, bytes | None] = {}
-        self._file.check()
         with self.reading() as connection:
             for version in sorted(versions):
                 if version not in group:
@@ -257,7 +256,8 @@ class ChangeStore:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection to read from; raises `StoreError` when the file cannot be read."""
+        """Give a connection to read from; raises `StoreError` when the file cannot be read, or is another."""
+        self._file.check()  # SQLite would make one where there is none
         with self._file.explained("read"), contextlib.closing(self._connect()) as connection:
             yield connection
 

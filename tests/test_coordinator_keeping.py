@@ -437,6 +437,32 @@ def test_a_task_whose_keeper_died_is_begun_anew_a_few_times() -> None:
     assert not desk._waiting
 
 
+@pytest.mark.parametrize("what", ["table", "processes"])
+def test_a_task_that_cannot_be_begun_fails_alone(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a table that was taken away nor a machine without room for a keeper ends the coordinator."""
+    store = ChangeStore(tmp_path, "full")
+    desk = desk_at_work()
+    if what == "table":
+        store.path.unlink()
+        monkeypatch.setattr(desk, "_task", lambda job: store.stored_schema())
+    else:
+        monkeypatch.setattr(desk, "_task", lambda job: {})
+        monkeypatch.setattr(subprocess, "Popen", no_more_processes)
+    job = desk.submit("backup", "r1", "/a/file")
+    desk.tick(1.0)
+    store.close()
+    assert job.state == "failed" and job.error is not None
+    assert ("removed or replaced" if what == "table" else "could not be started") in job.error["condition"]
+    assert not store.path.exists() or what == "processes"
+    assert desk._process is None and not desk._waiting
+
+
+def no_more_processes(*_: Any, **__: Any) -> None:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
 def test_what_was_asked_for_before_a_restore_is_done_after_it() -> None:
     jobs: dict[int, Job] = {}
     before = KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, jobs)  # type: ignore[arg-type]
