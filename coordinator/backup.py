@@ -32,7 +32,7 @@ from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
 from pubsub_cluster.shm.fault_points import fault_point
-from pubsub_cluster.shm.packed_file import PackedFile, PackedWriter, opened
+from pubsub_cluster.shm.packed_file import MAGIC, PackedFile, PackedWriter, opened
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.keeper import KeeperTask
@@ -47,10 +47,12 @@ def write_backup(connection: sqlite3.Connection, task: KeeperTask, found: LiveCh
     Raises
     ------
     StoreError
-        The table is damaged.
+        The table is damaged, or a backup may not be there.
     OSError
         The file cannot be written; what had its name before is as it was.
     """
+    path = Path(task.path)
+    _check_place(path)
     facts = {
         "version": task.version,
         "next_handle": max(task.next_handle, found.next_handle),
@@ -59,10 +61,27 @@ def write_backup(connection: sqlite3.Connection, task: KeeperTask, found: LiveCh
         "clock_us": task.clock_us,
     }
     connection.execute("BEGIN")  # one state of the table, whatever others do to it meanwhile
-    with PackedWriter(Path(task.path), BACKUP_KIND) as file:
+    with PackedWriter(path, BACKUP_KIND) as file:
         write_groups(file, kept_groups(connection, task.store_path, found))
         size_bytes = file.finish(facts)
     return {**{name: facts[name] for name in ("version", "subscriptions")}, "size_bytes": size_bytes}
+
+
+def _check_place(path: Path) -> None:
+    """Refuse to take the place of anything but a file of this kind, or of an empty one."""
+    if not path.exists():
+        return
+    head = b"none"
+    if path.is_file():  # a device or a pipe is not even read
+        with path.open("rb") as file:
+            head = file.read(len(MAGIC))
+    if head not in (b"", MAGIC):
+        raise StoreError(
+            "a backup takes the place of an earlier one, and of nothing else",
+            seen=str(path),
+            limit="a new name, or that of a backup",
+            remedy="Nothing was changed. Give another path, or remove what is there.",
+        )
 
 
 @fault_point("restore.prepare")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -171,6 +172,8 @@ def opened(path: Path, kind: str) -> Iterator[PackedFile]:
         It cannot be read, is none, is of another format or kind, or is not complete.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe might be waited for without end
+            raise StoreError("this is no regular file", seen=str(path), remedy="Give another path.")
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:

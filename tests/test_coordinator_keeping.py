@@ -311,6 +311,31 @@ def test_a_backup_restores_the_subscriptions_of_its_version(
         assert again.next_handle == registry.next_handle
 
 
+def test_a_backup_takes_the_place_of_another_and_of_nothing_else(
+    history: tuple[Path, Registry], tmp_path: Path
+) -> None:
+    data_dir, registry = history
+    pipe, good, empty = tmp_path / "pipe", tmp_path / "good", tmp_path / "empty"
+    os.mkfifo(pipe)
+    empty.touch()
+
+    def back_up(path: Path) -> None:
+        with table(data_dir) as connection:
+            found = live_changes(connection, data_dir / STORE_FILE, registry.version)
+            write_backup(connection, task_for(data_dir, registry, path), found)
+
+    stored = (data_dir / STORE_FILE).read_bytes()
+    for path in (pipe, data_dir / STORE_FILE):
+        with pytest.raises(StoreError, match="nothing else"):
+            back_up(path)
+    assert pipe.is_fifo() and (data_dir / STORE_FILE).read_bytes() == stored
+    for path in (good, good, empty):
+        back_up(path)
+        prepare_restore(task_for(data_dir, registry, path))
+    with pytest.raises(StoreError, match="no regular file"):
+        prepare_restore(task_for(data_dir, registry, pipe))  # which nobody writes to, ever
+
+
 def test_a_backup_that_cannot_be_restored_changes_nothing(
     history: tuple[Path, Registry], tmp_path: Path
 ) -> None:
