@@ -25,6 +25,7 @@ WORKER_MODULE = "pubsub_cluster.workers.process"
 TUNER_MODULE = "pubsub_cluster.tuner.process"
 RETAINER_MODULE = "pubsub_cluster.workers.retainer"
 MESSAGES_PER_TURN = 64
+SPAWN_AGAIN_S = 1.0
 log = logging.getLogger("pubsub_cluster.coordinator")
 
 TUNER = None  # stands for the tuner where a worker index is expected
@@ -98,7 +99,16 @@ class Backend:
                 if self._cpus:
                     arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
                 arguments += ["--gently"] if child in self._gentle else []
-            started = Child(_module(child), arguments)
+            try:
+                started = Child(_module(child), arguments)
+            except OSError as error:  # no room for another process just now; whoever lives works on
+                log.error(
+                    "%s cannot be started; seen %s; look at the limits of processes, open files and memory. "
+                    "It is tried again in %g s",
+                    _name(child), error.strerror, SPAWN_AGAIN_S,
+                )  # fmt: skip
+                self._due[child] = now_s + SPAWN_AGAIN_S
+                continue
             self._children[child] = started
             self._child_of[_identity(child, started)] = child
             self._poller.register(started.pidfd, zmq.POLLIN)

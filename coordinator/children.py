@@ -23,6 +23,11 @@ class Child:
     pid : int
     pidfd : int
         Readable when the process has ended; register it in the poller.
+
+    Raises
+    ------
+    OSError
+        The machine has no room for another process or open file; there is none.
     """
 
     @fault_point("child.spawn")
@@ -33,7 +38,12 @@ class Child:
             command, stdin=subprocess.DEVNULL, env=child_environment(), process_group=0
         )
         self.pid = self._process.pid
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def kill(self) -> None:
         """Kill the process; its end is then seen on `pidfd`."""

@@ -1,0 +1,45 @@
+"""Children are started when they are due, also where the machine had no room for them at first."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pubsub_cluster.coordinator import children
+from pubsub_cluster.coordinator.backend import RETAINER, SPAWN_AGAIN_S, TUNER, Backend
+
+
+class Process(subprocess.Popen[bytes]):
+    """A process that ends at once, whatever was to be started."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__(["true"])
+
+
+def refuses(*_: Any, **__: Any) -> None:
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+@pytest.mark.parametrize("call", ["fork", "pidfd"])
+def test_a_child_that_cannot_be_started_is_tried_again(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = Backend(f"ipc://{tmp_path}/workers.sock", [])
+    for child in (0, TUNER, RETAINER):
+        backend.spawn(child, 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(children.subprocess, "Popen", refuses if call == "fork" else Process)
+        if call == "pidfd":
+            patch.setattr(os, "pidfd_open", refuses)
+        assert list(backend.spawn_due(1.0)) == []
+        assert "worker 0 cannot be started; seen Resource temporarily unavailable" in caplog.text
+        assert list(backend.spawn_due(1.0)) == []
+    monkeypatch.setattr(children.subprocess, "Popen", Process)
+    assert list(backend.spawn_due(1.0 + SPAWN_AGAIN_S)) == [0]
+    assert all(backend.pid(child) for child in (0, TUNER, RETAINER))
+    backend.close()
