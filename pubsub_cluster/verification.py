@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -50,6 +51,8 @@ class _Verification:
         self._task = task
         self._found = found
         self._schema = Schema.from_json(orjson.loads(task.schema))
+        # Types say which events are valid, not what matches: those that are made here need none.
+        self._untyped = replace(self._schema, types=None)
         self._limits = Limits(**task.limits)
         self._compiler = Compiler(self._schema, self._limits)
         self._counts = CatalogueCounts(*task.counts)
@@ -136,7 +139,7 @@ class _Verification:
 
     def compare_answers(self, changes: list[Change]) -> None:
         """What the engine answers for events made from the sample, against a plain evaluation."""
-        naive = NaiveMatcher(self._schema, self._limits)
+        naive = NaiveMatcher(self._untyped, self._limits)
         asked: list[dict[str, Any]] = []
         clock_us = self._task.clock_us
         changes = [c for c in changes if c.valid_until is None or c.valid_until > clock_us]
@@ -165,7 +168,7 @@ class _Verification:
     def _answers(self, events: list[dict[str, Any]], rows: Any) -> list[set[str]]:
         if not events:
             return []
-        engine = MatchEngine(self._reader, self._schema, self._limits)
+        engine = MatchEngine(self._reader, self._untyped, self._limits)
         generation = EMPTY_GENERATION
         if self._layout is not None:
             generation = self._task.generation

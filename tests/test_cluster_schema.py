@@ -49,6 +49,8 @@ def test_extensions_are_global_and_durable(tmp_path: Path) -> None:
         assert sorted(told.refused) == [1, 2]
         assert "'price', which is mandatory" in told.refused[2].condition
         before = next_generation(client)
+        verified = client.verify()
+        assert verified["events"] and verified["matches"] and not verified["differences"]
 
         client.schema_add_domain(Domain("category", DomainKind.HIERARCHICAL, ("dining/chair", "bedroom")))
         client.schema_add_attribute("kind", "category")
