@@ -56,7 +56,7 @@ def error_text(error: PubSubError, title: str = "Error") -> str:
     lines.extend(f"    {line}" for line in str(error.fields.get("picture", "")).splitlines())
     seen = with_instants(error.seen) if isinstance(error, WindowError) else error.seen
     if seen is not None:
-        items = seen if isinstance(seen, list | tuple) else [seen]
+        items = seen if isinstance(seen, list | tuple) and seen else [seen]
         lines.append(f"  {'seen:':<9}{_short(', '.join(shown(item) for item in items))}")
     if error.limit is not None:
         lines.append(f"  {'allowed:':<9}{_short(allowed(error.limit))}")

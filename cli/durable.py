@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, json_option, note
+from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +56,7 @@ def restore(connect: Callable[[], Client], file: Path, yes: bool, as_json: bool)
       pubsub-cluster restore /var/backups/subscriptions.packed --yes
     """
     if not yes and not as_json:
-        click.confirm("Replace all subscriptions of the cluster?", abort=True, err=True)
+        _confirm()
     with connect() as client:
         found = client.restore(file, timeout_s=WAIT_S_MAX)
     _tell(found, "Restored", file, as_json)
@@ -84,10 +86,10 @@ def verify(ctx: click.Context, connect: Callable[[], Client], sample: int | None
         emit_json(found)
     else:
         click.echo(
-            f"{found['in_store']:,} subscriptions in the store, {found['in_catalogue']:,} in the catalogue, "
-            f"{found['in_layout']:,} of them in the layout; {found['compared']:,} compared, "
-            f"{found['events']:,} events with {found['matches']:,} matches: "
-            f"{found['differences']:,} differences"
+            f"{counted(found['in_store'], 'subscription')} in the store, {found['in_catalogue']:,} in the "
+            f"catalogue, {found['in_layout']:,} of them in the layout; {found['compared']:,} compared, "
+            f"{counted(found['events'], 'event')} with {counted(found['matches'], 'match', 'matches')}: "
+            f"{counted(found['differences'], 'difference')}"
         )
         for line in found["examples"]:
             note(f"  {line}")
@@ -95,8 +97,18 @@ def verify(ctx: click.Context, connect: Callable[[], Client], sample: int | None
         ctx.exit(EXIT_ERROR)
 
 
+def _confirm() -> None:
+    """Ask a person; without one, say how a script goes on."""
+    try:
+        click.confirm("Replace all subscriptions of the cluster?", abort=True, err=True)
+    except click.Abort:
+        note("" if sys.stdin.isatty() else "\nNobody is there to ask: give --yes.")
+        raise
+
+
 def _tell(found: dict[str, Any], verb: str, file: Path, as_json: bool) -> None:
     if as_json:
         emit_json({"file": str(file.absolute()), **found})
         return
-    click.echo(f"{verb} {found['subscriptions']:,} subscriptions, version {found['version']:,}: {file}")
+    many = counted(found["subscriptions"], "subscription")
+    click.echo(f"{verb} {many}, version {found['version']:,}: {file}")

@@ -64,7 +64,7 @@ def listen(
         connect() as client,
         _listener(client, owner, idle_s, durable) as notifications,
     ):
-        note(f"Listening for {owner or 'events that match nobody'}; Ctrl-C ends it.")
+        note(f"Listening for {'events that match nobody' if owner is None else owner}; Ctrl-C ends it.")
         for found in notifications:
             if found.dropped:
                 note(f"{counted(found.dropped, 'notification')} lost before this one.")

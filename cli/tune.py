@@ -138,7 +138,7 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
         click.echo(sentence(built))
 
 
-@tune.command("set")
+@tune.command("set", context_settings={"ignore_unknown_options": True})  # a negative number is a value
 @click.argument("name")
 @click.argument("value")
 @cluster_options

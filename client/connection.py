@@ -359,6 +359,7 @@ class Connection:
         """Return the error of a request that nobody answered."""
         return ReplyTimeoutError(
             condition,
+            seen=self._endpoint,
             remedy=remedy,
             endpoint=self._endpoint,
             reconnect_count=self.reconnect_count,

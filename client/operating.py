@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import ReplyTimeoutError, error_from_dict
+from pubsub_cluster.language.errors import ProtocolError, ReplyTimeoutError, error_from_dict
 from pubsub_cluster.language.protocol import COUNTED_ITEMS, Message, Op
 
 RESIZE_TIMEOUT_S = 120.0
@@ -78,6 +79,8 @@ class OperatorCalls:
         StoreError
             It cannot be kept; nothing is changed.
         """
+        if isinstance(value, float) and not math.isfinite(value):  # JSON would say null, which is the default
+            raise ProtocolError(f"`{name}` is not a finite number", seen=value, remedy="Give a finite one.")
         wanted = {"action": "set", "name": name, "value": value}
         return dict((await self._session.ask(Op.TUNE, wanted)).header["settings"])
 

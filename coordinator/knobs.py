@@ -186,6 +186,8 @@ def _checked(name: Any, value: Any) -> float:
 
 
 def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or not -INT64_MAX < value < INT64_MAX:
-        raise ProtocolError(f"`{name}` is not a number", seen=value)
+    if type(value) not in (int, float):
+        raise ProtocolError(f"`{name}` is not a number", seen=value, remedy="Give a number, or its default.")
+    if not -INT64_MAX < value < INT64_MAX:
+        raise LimitError(f"the setting `{name}` is out of range", seen=value, limit="64 bits")
     return float(value)

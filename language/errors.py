@@ -244,7 +244,7 @@ def allowed(limit: Any) -> str:
     """Return a limit as a person is shown it: words are no values and stand without quotes."""
     if isinstance(limit, list | tuple | set | frozenset):
         return ", ".join(str(item) for item in limit)
-    return str(limit)
+    return shown(limit) if isinstance(limit, dict) else str(limit)
 
 
 def _short(text: str) -> str:

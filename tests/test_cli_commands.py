@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from pubsub_cluster.cli import reference
 from pubsub_cluster.cli.common import error_text
 from pubsub_cluster.cli.main import cli
-from pubsub_cluster.language.errors import EventError, LimitError, WindowError
+from pubsub_cluster.language.errors import CallerError, EventError, LimitError, WindowError
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = [(names, command) for names, command in reference.walk(cli) if names]
@@ -242,3 +242,14 @@ def test_a_long_start_says_why_only_when_kernels_are_compiled(
     index.touch()
     assert not start._is_compiling(index.stat().st_mtime + 1)
     assert start._is_compiling(index.stat().st_mtime)
+
+
+def test_a_restore_without_anybody_to_ask_says_how(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["restore", "a.backup", "--data", str(tmp_path)], input="")
+    assert result.exit_code != 0
+    assert "give --yes" in result.stderr
+
+
+def test_an_error_shows_objects_and_empty_lists_as_json() -> None:
+    text = error_text(CallerError("no", seen=[], limit={"name": "size", "ordered": True}))
+    assert text.splitlines()[1:] == ["  seen:    []", '  allowed: {"name": "size", "ordered": true}']

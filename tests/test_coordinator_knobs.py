@@ -74,6 +74,8 @@ def test_groups_and_when_events_go_to_them_are_set(tmp_path: Path) -> None:
             second.knobs.set(name, value)
     with pytest.raises(ProtocolError, match="whole"):
         second.knobs.set("multicast_groups", 1.5)
+    with pytest.raises(LimitError, match="out of range"):
+        second.knobs.set("bm_max", 1e300)
 
 
 def test_tables_stay_frozen_after_a_start(tmp_path: Path) -> None:

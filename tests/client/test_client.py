@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -286,3 +287,10 @@ def test_the_client_is_imported_without_the_machinery() -> None:
     loaded = set(done.stdout.split())
     assert not loaded & {"numba", "pyspark", "multiprocessing.shared_memory", "re2", "pandas"}
     assert not any(name.startswith(("pubsub_cluster.shm", "pubsub_cluster.workers")) for name in loaded)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_setting_is_finite_or_its_default(client: Client, cluster: FakeCluster, value: float) -> None:
+    """JSON has no such number: what arrived would be null, which sets the default."""
+    with pytest.raises(ProtocolError, match="not a finite number"):
+        client.tune_set("bm_max", value)
