@@ -157,7 +157,7 @@ class KeeperDesk:
         Raises
         ------
         ProtocolError
-            The path is not absolute, or the sample is no number.
+            The path is not absolute or cannot be one, or the sample is no number.
         BusyError
             Too many wait already.
         """
@@ -166,6 +166,8 @@ class KeeperDesk:
                 return job
         if kind != "verify" and not (isinstance(path, str) and Path(path).is_absolute()):
             raise ProtocolError("the path is absolute, for the cluster's machine", seen=path)
+        if path is not None and "\0" in path:
+            raise ProtocolError("no path has a zero character", seen=path, remedy="Give another path.")
         sample = SAMPLE_DEFAULT if sample is None else sample
         if type(sample) is not int or not 0 <= sample <= SAMPLE_MAX:
             raise ProtocolError("`sample` is a number of subscriptions", seen=sample, limit=SAMPLE_MAX)
@@ -193,7 +195,7 @@ class KeeperDesk:
         ProtocolError
             There is none of this number.
         """
-        if number not in self._jobs:
+        if type(number) is not int or number not in self._jobs:
             raise ProtocolError(
                 "no such job", seen=number, remedy="The cluster has been restarted since, or it is long past."
             )

@@ -488,6 +488,17 @@ def no_more_processes(*_: Any, **__: Any) -> None:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
+def test_what_cannot_be_a_path_or_a_number_is_refused() -> None:
+    desk = desk_at_work()
+    for path in (None, 5, "relative", "/a\0b"):
+        with pytest.raises(ProtocolError, match="path"):
+            desk.submit("backup", "r1", path)
+    job = desk.submit("verify", "r2")
+    for number in (True, "1", [job.number], {}, None, job.number + 1):
+        with pytest.raises(ProtocolError, match="no such job"):
+            desk.job(number)
+
+
 def test_what_was_asked_for_before_a_restore_is_done_after_it() -> None:
     jobs: dict[int, Job] = {}
     before = KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, jobs)  # type: ignore[arg-type]
