@@ -13,7 +13,6 @@ import gc
 import logging
 import math
 import os
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +57,7 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.protocol import Message, Op, PublishRequest
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.lifeline import on_stop
 from pubsub_cluster.shm.memory import keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
@@ -155,8 +155,7 @@ class Coordinator:
 
     def run(self) -> int:
         """Serve until stopped by a signal or a client; return the exit status, or `AGAIN`."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self.stop())
+        on_stop(self.stop)
         gc.set_threshold(*GC_THRESHOLDS)
         keep_memory()
         try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import time
 from pubsub_cluster.coordinator.children import child_environment
 from pubsub_cluster.coordinator.config import DOUBLINGS_MAX
 from pubsub_cluster.coordinator.main import CANNOT_START
+from pubsub_cluster.shm.lifeline import on_stop
 
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
@@ -53,8 +53,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until the cluster is stopped, or cannot even start once; return the exit status."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self.stop())
+        on_stop(self.stop)
         quick_ends = 0
         is_first = True
         while not self._stopping:

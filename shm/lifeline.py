@@ -38,6 +38,16 @@ def tie_to_parent(parent_pid: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def on_stop(stop: Callable[[], None]) -> None:
+    """Have `stop` called when somebody ends this process: by Ctrl-C, ``kill``, or by closing its terminal.
+
+    A process that was started to outlive its terminal, as by ``nohup``, goes on doing so.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: stop())
+
+
 def pin_to(cpu: int | None) -> int | None:
     """Pin this process to `cpu`; return it, or None where that is not asked for or not allowed."""
     if cpu is None:

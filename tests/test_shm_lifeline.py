@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
@@ -76,3 +77,33 @@ def test_a_module_is_behind_others_before_it_imports_anything(tmp_path: Path) ->
     )
     nice = max(os.getpriority(os.PRIO_PROCESS, 0), lifeline.GENTLE_NICENESS)
     assert done.stdout.split() == [str(nice), "--parent", "7"], done.stderr
+
+
+STOPPED_BY = """
+import os, signal, sys
+from pubsub_cluster.shm.lifeline import on_stop
+number = int(sys.argv[1])
+if "outlives" in sys.argv:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+told = []
+on_stop(lambda: told.append(number))
+os.kill(os.getpid(), number)
+print(len(told))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "how", "told"),
+    [
+        (signal.SIGINT, "", 1),
+        (signal.SIGTERM, "outlives", 1),
+        (signal.SIGHUP, "", 1),  # a terminal was closed
+        (signal.SIGHUP, "outlives", 0),  # nohup
+    ],
+)
+def test_whoever_ends_the_process_stops_it_in_order(number: int, how: str, told: int) -> None:
+    command = [sys.executable, "-c", STOPPED_BY, str(int(number)), how]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, env=child_environment(), check=True
+    )
+    assert int(ended.stdout) == told
