@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from pubsub_cluster.cli.instants import with_instants
+from pubsub_cluster.cli.render import printable
 from pubsub_cluster.language.errors import PubSubError, WindowError, allowed, shown
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ReportedError(click.ClickException):
 
 def error_text(error: PubSubError, title: str = "Error") -> str:
     """Return the lines that a person reads: condition, seen, limit, remedy."""
-    lines = [f"{title}: {error.condition}."]
+    lines = f"{title}: {error.condition}.".splitlines()
     lines.extend(f"    {line}" for line in str(error.fields.get("picture", "")).splitlines())
     seen = with_instants(error.seen) if isinstance(error, WindowError) else error.seen
     if seen is not None:
@@ -64,7 +65,7 @@ def error_text(error: PubSubError, title: str = "Error") -> str:
         first, *rest = error.remedy.splitlines()
         lines.append(f"  {'remedy:':<9}{first}")
         lines.extend(f"           {line}" for line in rest)
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _short(text: str) -> str:

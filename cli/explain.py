@@ -11,7 +11,7 @@ import click
 
 from pubsub_cluster.cli.common import cluster_options, emit_json, json_option, note
 from pubsub_cluster.cli.match import read_rules, renames, rules_options
-from pubsub_cluster.cli.render import counted, fields
+from pubsub_cluster.cli.render import counted, fields, printable
 
 if TYPE_CHECKING:
     from pubsub_cluster.cli.explain_sources import Source
@@ -197,10 +197,10 @@ def _explain_one(
         title = None if subject is None else subject.title
         return {"title": title, **about, **details, **to_dict(explained)}
     if subject is not None:
-        click.echo(str(subject))
+        click.echo(printable(str(subject)))
         if subject.details:
             click.echo(fields(subject.details))
-    click.echo("\n".join(tree_lines(explained, None if full else CHILDREN_SHOWN_MAX)))
+    click.echo("\n".join(map(printable, tree_lines(explained, None if full else CHILDREN_SHOWN_MAX))))
     click.echo("holds" if explained.holds else _missed_by(explained.misses))
     return {}
 
@@ -228,9 +228,9 @@ def _nearest(source: Source, values: Values, count: int, as_json: bool) -> list[
         )
         if as_json:
             continue
-        click.echo(f"{near.explained.misses:>3}  {subject}")
+        click.echo(printable(f"{near.explained.misses:>3}  {subject}"))
         for atom in missed[:MISSED_SHOWN_MAX]:
-            click.echo(f"       {'needs not' if atom.holds else 'needs'}: {atom_line(atom)}")
+            click.echo(printable(f"       {'needs not' if atom.holds else 'needs'}: {atom_line(atom)}"))
         if len(missed) > MISSED_SHOWN_MAX:
             click.echo(f"       ... and {len(missed) - MISSED_SHOWN_MAX:,} more")
     if not found:

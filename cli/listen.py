@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, json_option, note
-from pubsub_cluster.cli.render import counted
+from pubsub_cluster.cli.render import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,8 @@ def listen(
             else:
                 handles = ", ".join(str(handle) for handle in found.handles)
                 event = orjson.dumps(found.event).decode()
-                click.echo(f"{found.batch_id}[{found.event_index}] -> {handles or 'nobody'}  {event}")
+                place = f"{found.batch_id}[{found.event_index}]"
+                click.echo(printable(f"{place} -> {handles or 'nobody'}  {event}"))
             seen_count += 1
             if seen_count == count:
                 break

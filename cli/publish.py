@@ -13,7 +13,7 @@ import msgspec
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
 from pubsub_cluster.cli.explain_sources import sigma_form
 from pubsub_cluster.cli.match import renames, rules_options
-from pubsub_cluster.cli.render import counted
+from pubsub_cluster.cli.render import counted, printable
 from pubsub_cluster.language.timestamps import parse_instant
 
 if TYPE_CHECKING:
@@ -202,5 +202,5 @@ def _print(record: dict[str, Any], as_json: bool) -> None:
     else:
         ids = record["matches"]
         more = f" and {len(ids) - IDS_SHOWN_MAX:,} more" if len(ids) > IDS_SHOWN_MAX else ""
-        names = ": " + ", ".join(ids[:IDS_SHOWN_MAX]) + more if ids else ""
+        names = ": " + ", ".join(map(printable, ids[:IDS_SHOWN_MAX])) + more if ids else ""
         click.echo(f"{name}: {counted(len(ids), 'match', 'matches')}{names}")

@@ -41,6 +41,13 @@ def size(size_bytes: float) -> str:
     return f"{size_bytes:.1f} TiB"
 
 
+def printable(line: str) -> str:
+    """Return a line in which what would move the cursor or change the terminal is escaped."""
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+
+
 def text(value: Any) -> str:
     """Return one cell."""
     if value is None:
@@ -49,7 +56,7 @@ def text(value: Any) -> str:
         return number(value)
     if isinstance(value, list | tuple):
         return ", ".join(text(item) for item in value) or "none"
-    return str(value)
+    return printable(str(value))
 
 
 def terminal_width() -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
-from pubsub_cluster.cli.render import counted
+from pubsub_cluster.cli.render import counted, printable
 from pubsub_cluster.language.protocol import RETAINED_TOLD, RETAINED_TOLD_MAX
 from pubsub_cluster.language.timestamps import parse_instant
 
@@ -143,7 +143,7 @@ def _print_made(done: str, made: Subscription, as_json: bool) -> None:
         emit_json(shown)
         return
     form = f"{made.clauses} clause" + ("" if made.clauses == 1 else "s")
-    click.echo(f"{done} {made.id} (handle {made.handle}, {form}).")
+    click.echo(f"{done} {printable(made.id)} (handle {made.handle}, {form}).")
     if made.never:
         note("Note: this subscription can never match any event.")
     if made.retained.error is not None:
@@ -180,7 +180,7 @@ def unsubscribe(connect: Callable[[], Client], ids: tuple[str, ...], as_json: bo
         emit_json({"removed": removed, "refused": {name: error.to_dict() for name, error in refused.items()}})
     else:
         for name in removed:
-            click.echo(f"Unsubscribed {name}.")
+            click.echo(f"Unsubscribed {printable(name)}.")
     for name, error in refused.items():
         note(error_text(error, title=f"Error: {name}"))
     if refused:

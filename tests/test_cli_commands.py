@@ -253,3 +253,9 @@ def test_a_restore_without_anybody_to_ask_says_how(tmp_path: Path) -> None:
 def test_an_error_shows_objects_and_empty_lists_as_json() -> None:
     text = error_text(CallerError("no", seen=[], limit={"name": "size", "ordered": True}))
     assert text.splitlines()[1:] == ["  seen:    []", '  allowed: {"name": "size", "ordered": true}']
+
+
+def test_an_error_does_not_move_the_cursor() -> None:
+    error = CallerError("no 'a\x1b[2J'", seen="\x9b1A", remedy="Do\nthis\b.", picture="a\x1b = 1\n^")
+    assert all(line.isprintable() for line in error_text(error, title="x\x00").split("\n"))
+    assert len(error_text(error).split("\n")) == 6

@@ -20,6 +20,8 @@ from pubsub_cluster.cli.status import page
         ([1, 2], "1, 2"),
         ([], "none"),
         (float("inf"), "inf"),
+        ("an id\x1b[2J\x00\nnext \x9b1A\u202e", r"an id\x1b[2J\x00\nnext \x9b1A\u202e"),
+        ("Zürich 東京 🛫", "Zürich 東京 🛫"),
     ],
 )
 def test_cells(value: object, expected: str) -> None:
