@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pubsub_cluster.algorithms.riabov import hilbert_r_tree, packed_tree, reference, s_tree, tree_kernels
 from pubsub_cluster.algorithms.riabov.packed_tree import Forest, Searcher, bounded, one_leaf
 from pubsub_cluster.language.errors import CallerError
+from pubsub_cluster.tuner import s_tree as packing
 
 PACKERS = {"s-tree": s_tree.pack, "hilbert": hilbert_r_tree.pack}
 
@@ -103,13 +104,11 @@ def test_search_and_its_twin(seed: int, room: int, begin: int) -> None:
 def test_sweep_and_its_twin(seed: int, count: int, dimensions: int, branch: int, skew: float) -> None:
     lo, hi = bounded(*random_boxes(seed, count, dimensions))
     order = np.random.default_rng(seed).permutation(count)
-    places = s_tree.candidate_places(count, branch, skew)
-    answers = []
-    for function in (tree_kernels.sweep, reference.sweep):
-        volume, length = np.empty(len(places)), np.empty(len(places))
-        function(lo, hi, order, places, (np.empty(dimensions), np.empty(dimensions)), volume, length)
-        answers.append((volume, length))
-    assert np.array_equal(answers[0], answers[1])  # small integers: all sums are exact
+    places = packing.candidate_places(count, branch, skew)
+    volume, length = np.empty(len(places)), np.empty(len(places))
+    reference.sweep(lo, hi, order, places, None, volume, length)
+    found = packing.divided_sizes(lo[:, order], hi[:, order], places)
+    assert np.array_equal(found, (volume, length))  # small integers: all sums are exact
 
 
 def is_none_between(skew: float, count: int) -> bool:
@@ -121,8 +120,8 @@ def is_none_between(skew: float, count: int) -> bool:
 def test_the_promises_of_the_packing(branch: int, skew: float) -> None:
     """RIABOV-02, -03, -04, -05, -08."""
     lo, hi = bounded(*random_boxes(branch, 3_001, 3))
-    binary = s_tree.binarise(lo, hi, branch, skew)
-    inner = np.flatnonzero(binary.left != s_tree.NONE)
+    binary = packing.binarise(lo, hi, branch, skew)
+    inner = np.flatnonzero(binary.left != packing.NONE)
     for node in inner.tolist():
         count, left, right = binary.size[node], binary.left[node], binary.right[node]
         assert binary.size[left] + binary.size[right] == count > branch
@@ -131,10 +130,10 @@ def test_the_promises_of_the_packing(branch: int, skew: float) -> None:
         least = min(binary.size[left], binary.size[right])
         assert least >= skew * count - 1e-9 or (is_none_between(skew, count) and least == count // 2)
         expected = int((1 - 2 * skew) * count / branch) + 1
-        assert abs(len(s_tree.candidate_places(int(count), branch, skew)) - expected) <= 1
-    leaves = set(np.flatnonzero(binary.left == s_tree.NONE).tolist())
+        assert abs(len(packing.candidate_places(int(count), branch, skew)) - expected) <= 1
+    leaves = set(np.flatnonzero(binary.left == packing.NONE).tolist())
     assert all(binary.size[leaf] <= branch for leaf in leaves)
-    children = s_tree.compress(binary, branch)
+    children = packing.compress(binary, branch)
     kept = [child for mine in children.values() for child in mine]
     assert len(kept) == len(set(kept)) and leaves <= set(kept)  # each node once, all leaf nodes as they were
     for mine in children.values():
@@ -145,8 +144,8 @@ def test_the_promises_of_the_packing(branch: int, skew: float) -> None:
 def test_the_child_with_most_boxes_is_taken() -> None:
     """RIABOV-08: no inner node that is left as a child has more boxes than one that was collapsed."""
     lo, hi = bounded(*random_boxes(5, 2_000, 3))
-    binary = s_tree.binarise(lo, hi, 8, 0.2)
-    children = s_tree.compress(binary, 8)
+    binary = packing.binarise(lo, hi, 8, 0.2)
+    children = packing.compress(binary, 8)
     parent = {int(c): n for n in range(len(binary.left)) for c in (binary.left[n], binary.right[n]) if c >= 0}
     for node, mine in children.items():
         collapsed = {parent[child] for child in mine} - {node}
@@ -161,7 +160,7 @@ def test_the_child_with_most_boxes_is_taken() -> None:
 def test_the_bottom_up_step_breaks_a_promise() -> None:
     """RIABOV-04, erratum: with the first step some inner node that is not penultimate has fewer than M."""
     lo, hi = bounded(*random_boxes(7, 3_000, 3))
-    children = s_tree.compress(s_tree.binarise(lo, hi, 10, 0.3), 10, bottom_up=True)
+    children = packing.compress(packing.binarise(lo, hi, 10, 0.3), 10, bottom_up=True)
     assert all(len(mine) <= 10 for mine in children.values())
     assert any(len(mine) < 10 and any(child in children for child in mine) for mine in children.values())
     boxes, ends = random_boxes(7, 3_000, 3)
@@ -173,8 +172,8 @@ def test_the_example_of_the_sweep() -> None:
     """RIABOV-06: p = 1/4, M = 2, longest side x, eight boxes: 2, 4 or 6 of them come first."""
     lo = np.array([[0, 1, 2, 3, 10, 11, 12, 13], [0, 1, 0, 1, 0, 1, 0, 1]], np.float64)
     hi = lo + 1
-    assert s_tree.candidate_places(8, 2, 0.25).tolist() == [2, 4, 6]
-    binary = s_tree.binarise(lo, hi, 2, 0.25)
+    assert packing.candidate_places(8, 2, 0.25).tolist() == [2, 4, 6]
+    binary = packing.binarise(lo, hi, 2, 0.25)
     assert binary.size[[binary.left[0], binary.right[0]]].tolist() == [4, 4]
 
 
@@ -183,10 +182,10 @@ def test_the_least_volume_wins() -> None:
     differs = 0
     for seed in range(20):
         lo, hi = bounded(*random_boxes(seed, 60, 3, 0.0))
-        binary = s_tree.binarise(lo, hi, 4, 0.2)
+        binary = packing.binarise(lo, hi, 4, 0.2)
         longest = int(np.argmax(hi.max(axis=1) - lo.min(axis=1)))
         order = np.argsort(lo[longest] + hi[longest], kind="stable")
-        places = s_tree.candidate_places(60, 4, 0.2)
+        places = packing.candidate_places(60, 4, 0.2)
         volume, length = np.empty(len(places)), np.empty(len(places))
         reference.sweep(lo, hi, order, places, None, volume, length)
         best = min(range(len(places)), key=lambda at: (volume[at], length[at]))
@@ -198,7 +197,7 @@ def test_the_least_volume_wins() -> None:
 def test_ties_have_the_least_perimeter() -> None:
     """Boxes without volume in one dimension: sums of sides decide."""
     lo = np.array([[0, 1, 2, 3, 4, 20, 21, 22], [0] * 8], np.float64)
-    binary = s_tree.binarise(lo, lo.copy(), 2, 0.25)
+    binary = packing.binarise(lo, lo.copy(), 2, 0.25)
     # Volumes are all 0; of 2, 4 and 6 first ones: lengths 1 + 19, 3 + 18, 20 + 1.
     assert binary.size[binary.left[0]] == 2
 

@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "sigma_rules": {"language"},
     "logs": {"language", "sigma_rules", "workers.line_sieve", "workers.line_projector"},
     "pipeline": {"language", "shm", "workers", "tuner", "client"},
-    "algorithms": {"language", "workers.kernels"},
+    "algorithms": {"language", "workers.kernels", "tuner.s_tree"},
     "cli": set(FOLDERS) | {"pubsub_cluster"},
     "benchmarks": set(FOLDERS) | {"pubsub_cluster"},
 }

@@ -1,4 +1,4 @@
-"""The kernels of `tree_kernels` once more, with the same signatures, plainly."""
+"""The kernel of `tree_kernels` once more, and the sweep of the S-tree's packing, plainly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def search(points: Any, tree: Any, work: Any, begin: int, stops: Any, found: Any
 
 
 def sweep(lo: Any, hi: Any, order: Any, candidates: Any, work: Any, volume: Any, length: Any) -> None:
-    """See `tree_kernels.sweep`."""
+    """Sum volumes and sides of both bounding boxes; see `tuner.s_tree.divided_sizes`. `work` is not used."""
     for at, first in enumerate(candidates):
         volume[at] = length[at] = 0.0
         for part in (order[:first], order[first:]):

@@ -1,6 +1,6 @@
-"""Kernels of packed trees: search for the boxes that hold a point, and the sweep of the S-tree's packing.
+"""The kernel of packed trees: search for the boxes that hold a point.
 
-A tree is `packed_tree.Tree`, arrays only. Each kernel has its plain twin in `algorithms/reference.py`.
+A tree is `packed_tree.Tree`, arrays only. The plain twin is in `reference`.
 """
 
 from __future__ import annotations
@@ -76,46 +76,3 @@ def search(points: Any, tree: Any, work: Any, begin: Any, stops: Any, found: Any
                         top += 1
         stops[event + 1] = total
     return points.shape[0]
-
-
-@kernel
-def sweep(lo: Any, hi: Any, order: Any, candidates: Any, work: Any, volume: Any, length: Any) -> None:
-    """Add up volumes and edge lengths of the two bounding boxes of each candidate partition (RIABOV 3.1).
-
-    Parameters
-    ----------
-    lo, hi : float64[dimensions, boxes]
-        Finite.
-    order : int64[k]
-        Boxes by their centres.
-    candidates : int64[c]
-        How many boxes the first part has; ascending, within 1 to k - 1.
-    work : (float64[dimensions], float64[dimensions])
-    volume, length : float64[c]
-        Out: the sums of both boxes; length is the sum of sides, of which a perimeter is a multiple.
-    """
-    below, above = work
-    dimensions, boxes = lo.shape[0], order.shape[0]
-    for side in range(2):
-        for dimension in range(dimensions):
-            below[dimension] = lo[dimension, order[0 if side == 0 else boxes - 1]]
-            above[dimension] = hi[dimension, order[0 if side == 0 else boxes - 1]]
-        taken = 0
-        for step in range(candidates.shape[0]):
-            which = step if side == 0 else candidates.shape[0] - 1 - step
-            wanted = candidates[which] if side == 0 else boxes - candidates[which]
-            while taken < wanted:
-                box = order[taken if side == 0 else boxes - 1 - taken]
-                for dimension in range(dimensions):
-                    below[dimension] = min(below[dimension], lo[dimension, box])
-                    above[dimension] = max(above[dimension], hi[dimension, box])
-                taken += 1
-            product, total = 1.0, 0.0
-            for dimension in range(dimensions):
-                product *= above[dimension] - below[dimension]
-                total += above[dimension] - below[dimension]
-            if side == 0:
-                volume[which], length[which] = product, total
-            else:
-                volume[which] += product
-                length[which] += total

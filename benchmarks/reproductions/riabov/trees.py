@@ -34,6 +34,7 @@ from pubsub_cluster.benchmarks.reproductions.outcome import (
 from pubsub_cluster.benchmarks.workloads.stock import Stock
 from pubsub_cluster.language.expression import And, Atom, Operator, Or
 from pubsub_cluster.language.raw_batch import AttributeEntries, NumberEntries, RawBatch
+from pubsub_cluster.tuner import s_tree as packing
 
 SIZES: dict[Scale, tuple[int, ...]] = {
     "small": (1_000, 10_000, 100_000),
@@ -142,19 +143,19 @@ def shapes(lo: Any, hi: Any) -> dict[str, bool]:
     holds = dict.fromkeys(("RIABOV-02", "RIABOV-03", "RIABOV-04", "RIABOV-05", "RIABOV-08"), True)
     for branch in BRANCHES:
         for skew in SKEWS:
-            binary = s_tree.binarise(lo, hi, branch, skew)
-            inner = np.flatnonzero(binary.left != s_tree.NONE)
+            binary = packing.binarise(lo, hi, branch, skew)
+            inner = np.flatnonzero(binary.left != packing.NONE)
             count = binary.size[inner]
             least = np.minimum(binary.size[binary.left[inner]], binary.size[binary.right[inner]])
             is_none = np.ceil(skew * count - 1e-9) > np.floor((1 - skew) * count + 1e-9)
             fits = (least >= skew * count - 1e-9) | (is_none & (least == count // 2))
             holds["RIABOV-02"] &= bool(fits.all())
-            places = [len(s_tree.candidate_places(int(one), branch, skew)) for one in count]
+            places = [len(packing.candidate_places(int(one), branch, skew)) for one in count]
             expected = np.floor((1 - 2 * skew) * count / branch) + 1
             holds["RIABOV-05"] &= bool((np.abs(places - expected) <= 1).all())
-            children = s_tree.compress(binary, branch)
+            children = packing.compress(binary, branch)
             kept = [child for mine in children.values() for child in mine]
-            leaves = set(np.flatnonzero(binary.left == s_tree.NONE).tolist())
+            leaves = set(np.flatnonzero(binary.left == packing.NONE).tolist())
             holds["RIABOV-08"] &= leaves == {child for child in kept if child not in children}
             for mine in children.values():
                 holds["RIABOV-03"] &= len(mine) <= branch
@@ -164,13 +165,13 @@ def shapes(lo: Any, hi: Any) -> dict[str, bool]:
 
 def breaks_a_promise(lo: Any, hi: Any) -> bool:
     """Whether the paper's bottom-up step leaves fewer than M children above the penultimate nodes."""
-    children = s_tree.compress(s_tree.binarise(lo, hi, 10, 0.3), 10, bottom_up=True)
+    children = packing.compress(packing.binarise(lo, hi, 10, 0.3), 10, bottom_up=True)
     return any(len(mine) < 10 and any(child in children for child in mine) for mine in children.values())
 
 
 def depth_ratios(lo: Any, hi: Any) -> list[float]:
     """Return the greatest depth / log_M(N) for each p."""
-    height = math.log(lo.shape[1], s_tree.BRANCH)
+    height = math.log(lo.shape[1], packing.BRANCH)
     return [greatest_depth(s_tree.pack(lo, hi, skew=skew)) / height for skew in SKEWS]
 
 
@@ -232,7 +233,7 @@ def _shape_verdicts(holds: dict[str, bool], is_broken: bool) -> list[Verdict]:
 
 
 def _example() -> Verdict:
-    places = s_tree.candidate_places(8, 2, 0.25).tolist()
+    places = packing.candidate_places(8, 2, 0.25).tolist()
     return decided("RIABOV-06", places == [2, 4, 6], f"places {places}")
 
 
