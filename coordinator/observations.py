@@ -1,8 +1,9 @@
 """What the workers tell of the layouts that they run: how values are looked up, and what matching costs.
 
 A worker looks at a few events of a batch now and then and counts, table by table, the keys it probes, the
-clusters it finds there and the candidates in them. Summed over the shards and priced with the tuner's
-constants, that is the observed cost beside the expected one.
+clusters it finds there and the candidates in them; of a tree the inner nodes that it opens instead of keys.
+Summed over the shards and priced with the tuner's constants, that is the observed cost beside the expected
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class _Shard:
     """Sums of one shard."""
 
     event_count: int
-    work: F8  # [T + 1, KINDS]; the last line is that of the slots
+    work: F8  # [T + 2, KINDS]; the last lines are those of the slots and of the tree
 
 
 @dataclass(slots=True)
@@ -93,6 +94,8 @@ class LayoutReports:
         per_event = np.sum([found.work / max(found.event_count, 1) for found in shards.values()], axis=0)
         price = np.array([constants["probe_ns"], constants["cluster_ns"], constants["entry_ns"]])
         cost = per_event @ price
+        tree = self._priced_tree(summary, per_event[-1])
+        cost[-1] = tree["tree"]["observed_cost"] if tree else 0.0
         tables = [
             {
                 **found,
@@ -102,12 +105,24 @@ class LayoutReports:
                 "observed_candidates": round(float(per_event[found["table"], 2]), 3),
             }
             for found in summary.get("tables", [])
-            if found["table"] < len(cost) - 1
+            if found["table"] < len(cost) - 2
         ]
         return {
             **summary,
             "observed_events": max(found.event_count for found in shards.values()),
             "observed_cost_per_event": round(float(cost.sum()), 2),
-            "observed_cost_of_slots": round(float(cost[-1]), 2),
+            "observed_cost_of_slots": round(float(cost[-2]), 2),
             "tables": tables,
+            **tree,
         }
+
+    @staticmethod
+    def _priced_tree(summary: dict[str, Any], per_event: F8) -> dict[str, Any]:
+        """Return ``tree`` of a summary with what was observed of it; nothing where there is none."""
+        tree = summary.get("tree")
+        if not tree:
+            return {}
+        nodes, leaf_nodes = float(per_event[0]), float(per_event[1])
+        cost = nodes * tree["node_ns"] + leaf_nodes * tree["leaf_ns"]
+        observed = {"observed_nodes": nodes, "observed_leaf_nodes": leaf_nodes, "observed_cost": cost}
+        return {"tree": {**tree, **{name: round(value, 3) for name, value in observed.items()}}}

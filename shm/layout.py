@@ -3,12 +3,13 @@
 Predicates are numbered so that *points* (one label) come first, by attribute and label, then bits, then all
 others. The first two have a *flag*, set while an event that satisfies them is matched.
 
-There are two ways in. *Slots*: every point, every bit, one "present" slot per attribute, one "always" slot,
+There are three ways in. *Slots*: every point, every bit, one "present" slot per attribute, one "always" slot,
 in this order; `access_start` leads from a slot to its clusters. *Tables*: the digits of a table's parts,
 each the point of a label or a cell, make a key, ``sum(digit * part_multiplier) - table_offset``, which leads
 to a position directly or through a hash with linear probing. A table hangs off one attribute of its schema.
-Either way ends at sections of the blob (`shm.blob`). A slot's cluster is one section and belongs to a
-partition; a key's partition follows from table and key (`shm.blob.partition_of`).
+The *tree*, where there is one, is of bounding boxes in labels, whose leaf nodes are clusters too
+(`workers.kernels.tree`). Each way ends at sections of the blob (`shm.blob`). A cluster of a slot or a leaf
+node belongs to a partition; a key's partition follows from table and key (`shm.blob.partition_of`).
 
 The arrays are read-only, whether they lie in private memory (as the builder returns them) or in a shared
 segment.
@@ -84,6 +85,14 @@ class LayoutView(NamedTuple):
     cluster_start: I8
     cluster_partition: I4
     cluster_attribute: I4
+    attribute_dimension: I4
+    tree_lo: I4
+    tree_hi: I4
+    tree_first: I4
+    tree_count: I4
+    tree_chance: F8
+    tree_cost: F8
+    tree_entries: I8
     cluster_blob: I4
     partition_cost: F8
     program_start: I4
@@ -213,6 +222,14 @@ def empty_layout(generation: int = 0, partition_count: int = 1) -> LayoutArrays:
         cluster_start=none8,
         cluster_partition=none4,
         cluster_attribute=none4,
+        attribute_dimension=none4,
+        tree_lo=none4,
+        tree_hi=none4,
+        tree_first=none4,
+        tree_count=none4,
+        tree_chance=none_f,
+        tree_cost=none_f,
+        tree_entries=none8,
         cluster_blob=none4,
         partition_cost=np.zeros(partition_count, np.float64),
         program_start=start4,
@@ -244,6 +261,9 @@ def layout_lengths(arrays: LayoutArrays) -> dict[str, int]:
         "direct": len(arrays.table_direct),
         "entries": len(arrays.table_hash) // 2,
         "clusters": len(arrays.cluster_partition),
+        "tree_bounds": len(arrays.tree_lo),
+        "tree_nodes": len(arrays.tree_first),
+        "trees": len(arrays.tree_cost),
         "blob_words": len(arrays.cluster_blob),
         "partitions": len(arrays.partition_cost),
         "programs": len(arrays.program_row),

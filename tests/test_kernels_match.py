@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_cases import Case, raw_batch
@@ -13,7 +14,9 @@ from strategies import cases
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.shm.layout import empty_layout, frozen
+from pubsub_cluster.tuner import trees as trees_module
 from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.tuner.trees import TreeChoice
 from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.kernels import check, delta, encode, match, reference_match
 from pubsub_cluster.workers.kernels import tables as views
@@ -32,11 +35,14 @@ def test_label_passes(label: int, predicate: int) -> None:
         assert bool(run(label, TEST, 4 * predicate, SET_START, SET_LABEL)) == expected
 
 
-def engine_parts(case: Any) -> tuple[Any, Any, Any]:
+def engine_parts(case: Any, has_tree: bool) -> tuple[Any, Any, Any]:
     """Return tables, encoded events and scratch of a layout over a case's expressions."""
     catalogue = Case(case.expressions, case.schema)
     engine = MatchEngine(catalogue.reader, case.schema)
-    layout = build_layout(catalogue.reader, catalogue.writer.counts(), 1, None, 1, 3)
+    trees = TreeChoice(has_tree)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(trees_module, "BRANCH", 2)
+        layout = build_layout(catalogue.reader, catalogue.writer.counts(), 1, None, 1, 3, trees=trees)
     engine.attach_layout(1, layout)
     base = engine._generations[1].base
     values = [flatten_event(event, case.schema, DEFAULT_LIMITS) for event in case.events]
@@ -44,10 +50,15 @@ def engine_parts(case: Any) -> tuple[Any, Any, Any]:
 
 
 @settings(max_examples=60)
-@given(case=cases(), mine=st.lists(st.integers(0, 1), min_size=3, max_size=3), room=st.integers(0, 6))
-def test_match_events(case: Any, mine: list[int], room: int) -> None:
+@given(
+    case=cases(),
+    mine=st.lists(st.integers(0, 1), min_size=3, max_size=3),
+    room=st.integers(0, 6),
+    has_tree=st.booleans(),
+)
+def test_match_events(case: Any, mine: list[int], room: int, has_tree: bool) -> None:
     """Same rows, same answers on overflow; scratch is clean afterwards."""
-    tables, events, scratch = engine_parts(case)
+    tables, events, scratch = engine_parts(case, has_tree)
     tables = tables._replace(partition_mine=frozen(np.array(mine, np.uint8)))
     event_count = len(events.entry_start) - 1
     results = []

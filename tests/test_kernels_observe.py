@@ -14,6 +14,7 @@ from strategies import cases
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.tuner.builder import build_layout
+from pubsub_cluster.tuner.trees import TreeChoice
 from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.kernels import reference_match
 from pubsub_cluster.workers.kernels.observe import CANDIDATES, PLACES, PROBES
@@ -23,12 +24,13 @@ from pubsub_cluster.workers.kernels.tables import EventTables
 @settings(max_examples=40)
 @given(case=cases(), data=st.data())
 def test_counts_are_those_of_the_places_that_the_reference_finds(case: Any, data: st.DataObject) -> None:
-    """Clusters met and candidates agree, of tables and of slots; a table's cluster takes a probe."""
+    """Clusters met and candidates agree, of tables, slots and tree; a table's cluster takes a probe."""
     catalogue = Case(case.expressions, case.schema)
     counts = catalogue.writer.counts()
     natural = build_layout(catalogue.reader, counts, 1, None, 1, 3)
     configuration = data.draw(configurations(natural))
-    layout = build_layout(catalogue.reader, counts, 1, None, 1, 3, configuration)
+    trees = TreeChoice(data.draw(st.sampled_from((False, True))))
+    layout = build_layout(catalogue.reader, counts, 1, None, 1, 3, configuration, trees=trees)
     engine = MatchEngine(catalogue.reader, case.schema)
     engine.attach_layout(1, layout)
     base = engine._generations[1].base
@@ -37,9 +39,9 @@ def test_counts_are_those_of_the_places_that_the_reference_finds(case: Any, data
     seen = base.observe(encoded, len(values))
     assert seen.event_count == len(values)
     places, candidates = reference_match.observe_events(base._tables, EventTables(*encoded[1:]))
-    assert [int(seen.work[:-1, PLACES].sum()), int(seen.work[-1, PLACES])] == places
-    assert [int(seen.work[:-1, CANDIDATES].sum()), int(seen.work[-1, CANDIDATES])] == candidates
-    assert (seen.work[:-1, PROBES] >= seen.work[:-1, PLACES]).all()
-    assert len(seen.work) == len(layout.table_mode) + 1
+    for sums, kind in ((places, PLACES), (candidates, CANDIDATES)):
+        assert [int(seen.work[:-2, kind].sum()), *seen.work[-2:, kind].tolist()] == sums
+    assert (seen.work[:-2, PROBES] >= seen.work[:-2, PLACES]).all()
+    assert len(seen.work) == len(layout.table_mode) + 2
     again = base.observe(encoded, len(values))
     assert np.array_equal(again.work, seen.work), "scratch was not left clean"

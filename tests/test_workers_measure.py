@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
-from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.constants import SMALL_TREE_NODES, CostConstants
 from pubsub_cluster.workers.kernels import constants as kernels
+from pubsub_cluster.workers.kernels.tables import Slices
 from pubsub_cluster.workers.measure import measure_steps
+from pubsub_cluster.workers.measure_tree import BRANCHES, grid_tree, nodes_of, walk_arguments
 
 
 def test_constants_are_complete() -> None:
@@ -38,3 +40,19 @@ def test_timed_kernels_find_what_is_there() -> None:
     assert kernels.check_columns(1, columns, flag, survivor) == 2
     assert kernels.check_columns(2, columns, flag, survivor) == 1
     assert survivor[0] == 0
+
+
+def test_every_event_opens_one_leaf_node_of_the_trees_that_are_timed() -> None:
+    tree = grid_tree(3, (4, 3, 2, 5))
+    assert len(tree.tree_first) == nodes_of((4, 3, 2, 5)) and nodes_of(BRANCHES) == SMALL_TREE_NODES
+    random = np.random.default_rng(2)
+    top = tree.tree_hi[:: len(tree.tree_first)]
+    events = random.integers(1, top + 1, (50, 3)).astype(np.int32)
+    assert kernels.open_leaves(*walk_arguments(tree, events)) == 50
+    outside = np.repeat(top[None] + 1, 2, axis=0).astype(np.int32)
+    assert kernels.open_leaves(*walk_arguments(tree, outside)) == 0
+
+
+def test_slices_are_found() -> None:
+    slices = Slices(np.array([0, 3], np.int32), np.array([0, 4, 9], np.int32))
+    assert kernels.find_slices(np.array([0, 3, 4, 8, 9, 50], np.int32), slices) == 0 + 0 + 1 + 1 + 2 + 2

@@ -31,7 +31,7 @@ from pubsub_cluster.tuner.access import Ways, find_ways, program_access
 from pubsub_cluster.tuner.bits import bit_probabilities
 from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
-from pubsub_cluster.tuner.configuration import Configuration, check_configuration
+from pubsub_cluster.tuner.configuration import EMPTY_CONFIGURATION, Configuration, check_configuration
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dealing import deal_clauses, price_literals
 from pubsub_cluster.tuner.packing import TablePacker, residual_order, slot_entries
@@ -44,6 +44,7 @@ from pubsub_cluster.tuner.source import (
     gather,
     literal_uses,
     renumbered,
+    without,
 )
 from pubsub_cluster.tuner.statistics import EventSample, EventStatistics, LabelStatistics
 from pubsub_cluster.tuner.tables import (
@@ -52,6 +53,7 @@ from pubsub_cluster.tuner.tables import (
     part_codes,
     radices,
 )
+from pubsub_cluster.tuner.trees import TreeChoice, TreePlan, pack_tree
 
 PARTITION_COUNT = 64
 
@@ -134,6 +136,7 @@ def build_layout(
     configuration: Configuration | Chooser | None = None,
     constants: CostConstants | None = None,
     max_bytes: int | None = None,
+    trees: TreeChoice | None = None,
 ) -> LayoutArrays:
     """Build a layout of all rows below ``counts.rows`` that are not removed at `version`.
 
@@ -156,6 +159,9 @@ def build_layout(
         Of the cost model, as measured on this machine.
     max_bytes : int, optional
         Bound of the tables and clusters that the greedy may choose.
+    trees : TreeChoice, optional
+        Who decides whether a tree takes the place of tables; by default the cost model. Where tables are
+        given, there is none unless it is forced.
 
     Returns
     -------
@@ -164,21 +170,8 @@ def build_layout(
     """
     work = prepare(catalogue, counts, version, sample)
     source, spaces, tests, predicates = work.source, work.spaces, work.tests, work.predicates
-    if configuration is None:
-        configuration = choose_tables(
-            source.clause_count,
-            work.clauses,
-            spaces,
-            predicates,
-            work.ways,
-            work.statistics,
-            constants,
-            max_bytes,
-        )
-    elif not isinstance(configuration, Configuration):
-        configuration = configuration(work, constants, max_bytes)
-    check_configuration(configuration, np.diff(spaces.label_start))
-    indexed = _index(work, configuration, partition_count)
+    chosen, tree = _choose(work, configuration, constants, max_bytes, trees or TreeChoice())
+    indexed = _index(work, chosen, tree, partition_count)
     bits = predicates.catalogue[predicates.point_count : predicates.slotted_count]
     program_start, program_code = step_programs(
         work.program_code, source.program_start, work.ways.probability
@@ -215,8 +208,40 @@ def build_layout(
     )
 
 
-def _index(work: Work, configuration: Configuration, partition_count: int) -> _Indexed:
-    """Deal all clauses to tables and slots, and pack them."""
+def _choose(
+    work: Work,
+    given: Configuration | Chooser | None,
+    constants: CostConstants | None,
+    max_bytes: int | None,
+    trees: TreeChoice,
+) -> tuple[Configuration, TreePlan | None]:
+    """Choose the tables and the tree; `given` as in `build_layout`."""
+    tree = trees.forced(work, constants)
+    left = _without_boxes(work, tree)
+    if isinstance(given, Configuration):
+        chosen = given
+    elif given is not None:
+        chosen = given(left, constants, max_bytes)
+    else:
+        known = (work.spaces, work.predicates, work.ways, work.statistics)
+        chosen = choose_tables(left.source.clause_count, left.clauses, *known, constants, max_bytes)
+    check_configuration(chosen, np.diff(work.spaces.label_start))
+    if not isinstance(given, Configuration) and tree is None:
+        tree = trees.cheaper(work, chosen, constants)
+        chosen = chosen if tree is None else EMPTY_CONFIGURATION
+    return chosen, tree
+
+
+def _without_boxes(work: Work, tree: TreePlan | None) -> Work:
+    """Return what is left for tables and slots."""
+    return work if tree is None else work._replace(source=without(work.source, tree.boxes.clause))
+
+
+def _index(
+    boxed: Work, configuration: Configuration, tree: TreePlan | None, partition_count: int
+) -> _Indexed:
+    """Deal all clauses to the tree, tables and slots, and pack them."""
+    work = _without_boxes(boxed, tree)
     predicates, ways = work.predicates, work.ways
     cells = map_cells(work.spaces, predicates, configuration, work.statistics.label)
     lookup = find_lookup(predicates, ways, cells)
@@ -230,7 +255,7 @@ def _index(work: Work, configuration: Configuration, partition_count: int) -> _I
     order = residual_order(predicates, ways)
     blob = BlobWriter(4 * work.source.clause_count + 1024)
     row_count = len(work.source.row_catalogue)
-    row_once = _rows_of_one_clause(work.source)
+    row_once = _rows_of_one_clause(boxed.source)
     packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob, row_once)
     times = np.zeros(row_count, np.uint8)
     give_back_memory()  # Without this what the steps leave behind adds up to more than the result.
@@ -246,6 +271,8 @@ def _index(work: Work, configuration: Configuration, partition_count: int) -> _I
     _count_rows(times, entries.target[entries.target >= 0])
     clusters = pack_entries(entries, predicates, False, blob)
     partition, cost = deal_clusters(clusters, ways.slot_probability, packer.partition_cost)
+    packed = pack_tree(tree, boxed, order, row_once, len(partition), cost, blob)
+    _count_rows(times, packed.target)
     access_start = np.zeros(len(ways.slot_probability) + 1, np.int32)
     np.cumsum(np.bincount(clusters.key, minlength=len(ways.slot_probability)), out=access_start[1:])
 
@@ -262,15 +289,17 @@ def _index(work: Work, configuration: Configuration, partition_count: int) -> _I
         "part_code": np.array([code for mine in codes for code in mine], np.int32),
         "part_multiplier": packer.multipliers(),
         "access_start": access_start,
-        "cluster_start": clusters.start,
-        "cluster_partition": partition,
-        "cluster_attribute": ways.slot_attribute[clusters.key],
+        "cluster_start": np.append(clusters.start, packed.cluster_start),
+        "cluster_partition": np.append(partition, packed.cluster_partition),
+        "cluster_attribute": np.append(ways.slot_attribute[clusters.key], packed.cluster_attribute),
+        **packed.columns,
         "cluster_blob": blob.words,
-        "partition_cost": cost,
+        "partition_cost": packed.partition_cost,
     }
     row_many = np.where(row_once, np.uint8(MANY_KEYS), np.uint8(MANY_CLAUSES))
     row_many *= times > 1
-    return _Indexed(columns, row_many, packer.entry_count_max(clusters), blob.has_fronts)
+    entry_count_max = max(packer.entry_count_max(clusters), packed.entry_count_max)
+    return _Indexed(columns, row_many, entry_count_max, blob.has_fronts)
 
 
 def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from pubsub_cluster.shm.code_space import I8, CodeSpaces
 from pubsub_cluster.tuner.access import Ways
+from pubsub_cluster.tuner.assignment import sample_clauses
 from pubsub_cluster.tuner.configuration import Configuration, Problem
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
-from pubsub_cluster.tuner.greedy import choose_configuration
+from pubsub_cluster.tuner.greedy import Search, choose_configuration
 from pubsub_cluster.tuner.predicates import FLAG_COLUMN, Predicates
 from pubsub_cluster.tuner.source import Clauses
 from pubsub_cluster.tuner.statistics import LabelStatistics
@@ -62,6 +63,28 @@ def choose_tables(
     problem = make_problem(sampled, spaces, predicates, ways, statistics)
     problem = problem._replace(weight=clause_count / max(len(picked), 1))
     return choose_configuration(problem, constants or DEFAULT_CONSTANTS, max_bytes)
+
+
+def expected_cost(
+    configuration: Configuration,
+    clauses: Clauses,
+    spaces: CodeSpaces,
+    predicates: Predicates,
+    ways: Ways,
+    statistics: LabelStatistics,
+    constants: CostConstants,
+) -> float:
+    """Return what tables are expected to cost, nanoseconds per event.
+
+    Clauses in slots are included, and so is what the greedy leaves out, since no table alone causes it: to
+    find the slices of an event's labels.
+    """
+    problem = make_problem(clauses, spaces, predicates, ways, statistics)
+    slices = (*configuration.slice_first_label, *[()] * spaces.attribute_count)[: spaces.attribute_count]
+    search = Search(sample_clauses(problem, slices, constants), constants)
+    by_cell = {a for schema in configuration.tables for a, c in zip(*schema, strict=True) if c}
+    halvings = [float(statistics.present[a]) * np.log2(len(slices[a])) for a in sorted(by_cell)]
+    return search.cost_with(configuration.tables) + constants.halving_ns * float(sum(halvings))
 
 
 def make_problem(

@@ -210,9 +210,6 @@ def _sort_large_groups(entries: Entries, order: I8, group_begin: I8, group_size:
 def deal_clusters(clusters: Sections, slot_probability: F8, partition_cost: F8) -> tuple[I4, F8]:
     """Deal clusters of slots to partitions of about equal expected cost.
 
-    Heavy clusters go one by one to the lightest partition (longest processing time first), the many light
-    ones in turn, by falling cost.
-
     Parameters
     ----------
     clusters : Sections
@@ -225,8 +222,18 @@ def deal_clusters(clusters: Sections, slot_probability: F8, partition_cost: F8) 
     partition : int32[C]
     cost : float64[P]
     """
+    return deal(
+        slot_probability[clusters.key] * (CLUSTER_NS + ENTRY_NS * clusters.entry_count), partition_cost
+    )
+
+
+def deal(expected: F8, partition_cost: F8) -> tuple[I4, F8]:
+    """Deal clusters that cost so much to partitions; else as `deal_clusters`.
+
+    Heavy clusters go one by one to the lightest partition (longest processing time first), the many light
+    ones in turn, by falling cost.
+    """
     partition_count = len(partition_cost)
-    expected = slot_probability[clusters.key] * (CLUSTER_NS + ENTRY_NS * clusters.entry_count)
     order = np.argsort(-expected, kind="stable")
     fair_share = float(expected.sum() + partition_cost.sum()) / partition_count
     heavy = int(np.count_nonzero(expected > fair_share / HEAVY_SHARE))

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
 from typing import NamedTuple
+
+SMALL_TREE_NODES = 1_297
+"""Of the tree on which `node_ns` is measured (`workers.measure_tree`)."""
 
 
 class CostConstants(NamedTuple):
@@ -44,6 +48,15 @@ class CostConstants(NamedTuple):
         Per uniform column of such a section, whose memory is read anew, however few entries it has.
     uniform_ns : float
         Per entry and uniform column.
+    halving_ns : float
+        A step of the search for the slice that a label is in, once per event and attribute by cell.
+    node_ns, node_attribute_ns : float
+        Opening a node of a tree and comparing its children; and per attribute of the boxes.
+    node_doubling_ns : float
+        What it costs more each time that a tree has twice as many nodes, from `SMALL_TREE_NODES` on.
+    leaf_ns, leaf_attribute_ns : float
+        Going through a cluster as small as a leaf node; and per attribute. Like the prices of nodes these are
+        measured in memory that is in the caches, as trees are that are worth having.
     """
 
     table_ns: float = 3.0
@@ -57,11 +70,26 @@ class CostConstants(NamedTuple):
     section_ns: float = 15.0
     column_ns: float = 35.0
     uniform_ns: float = 0.2
+    halving_ns: float = 4.0
+    node_ns: float = 35.0
+    node_attribute_ns: float = 6.0
+    node_doubling_ns: float = 5.0
+    leaf_ns: float = 15.0
+    leaf_attribute_ns: float = 12.0
 
     def probe_of(self, attribute_count: int, cell_count: int = 0) -> float:
         """Return the cost of one probe of a table with a schema of this size (C_h + K_h * |H.A|)."""
         cell_ns = self.cell_ns if cell_count else 0.0
         return self.probe_ns + self.probe_attribute_ns * attribute_count + cell_ns
+
+    def node_of(self, attribute_count: int, node_count: int) -> float:
+        """Return the cost of opening one of so many nodes of a tree over so many attributes."""
+        doublings = max(math.log2(node_count / SMALL_TREE_NODES), 0.0)
+        return self.node_ns + self.node_attribute_ns * attribute_count + self.node_doubling_ns * doublings
+
+    def leaf_of(self, attribute_count: int) -> float:
+        """Return the cost of a leaf node of such a tree."""
+        return self.leaf_ns + self.leaf_attribute_ns * attribute_count
 
 
 DEFAULT_CONSTANTS = CostConstants()

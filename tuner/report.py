@@ -10,13 +10,16 @@ import numpy as np
 from pubsub_cluster.shm.blob import NO_POSITION, TABLE_DIRECT, TABLE_INEXACT
 from pubsub_cluster.shm.layout import LayoutView
 from pubsub_cluster.tuner.configuration import BY_CELL, BY_LABEL
+from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.greedy import TABLES_MAX
 
 TABLES_SHOWN_MAX = TABLES_MAX
 """All that there can be: `coordinator.knobs` freezes what is told here."""
 
 
-def summarise(layout: LayoutView, attribute_name: Callable[[int], str]) -> dict[str, Any]:
+def summarise(
+    layout: LayoutView, attribute_name: Callable[[int], str], constants: CostConstants = DEFAULT_CONSTANTS
+) -> dict[str, Any]:
     """Return the figures of a layout; expected costs are nanoseconds per event.
 
     Parameters
@@ -24,6 +27,8 @@ def summarise(layout: LayoutView, attribute_name: Callable[[int], str]) -> dict[
     layout : LayoutView
     attribute_name : callable
         From a catalogue attribute to its name.
+    constants : CostConstants
+        What a tree is priced by when it is observed.
     """
     total = float(layout.partition_cost.sum())
     return {
@@ -37,11 +42,36 @@ def summarise(layout: LayoutView, attribute_name: Callable[[int], str]) -> dict[
         "programs": len(layout.program_row),
         "text_predicates": len(layout.bit_catalogue),
         "expected_cost_per_event": round(total, 2),
-        "expected_cost_of_slots": round(total - float(layout.table_cost.sum()), 2),
+        "expected_cost_of_slots": round(
+            total - float(layout.table_cost.sum()) - float(layout.tree_cost.sum()), 2
+        ),
         "size_bytes": layout.size_bytes,
         "table_count": len(layout.table_mode),
         "tables": describe_tables(layout, attribute_name),
+        **describe_tree(layout, attribute_name, constants),
     }
+
+
+def describe_tree(
+    layout: LayoutView, attribute_name: Callable[[int], str], constants: CostConstants
+) -> dict[str, Any]:
+    """Return the figures of a layout's tree as ``tree``; nothing where there is none."""
+    if not len(layout.tree_cost):
+        return {}
+    attributes = layout.attribute_catalogue[layout.attribute_dimension >= 0].tolist()
+    is_leaf = layout.tree_count == 0
+    tree = {
+        "attributes": [attribute_name(attribute) for attribute in attributes],
+        "clauses": int(layout.tree_entries[0]),
+        "nodes": len(is_leaf),
+        "leaf_nodes": int(np.count_nonzero(is_leaf)),
+        "expected_nodes": round(float(layout.tree_chance[~is_leaf].sum()), 3),
+        "expected_leaf_nodes": round(float(layout.tree_chance[is_leaf].sum()), 3),
+        "expected_cost": round(float(layout.tree_cost[0]), 2),
+        "node_ns": constants.node_of(len(attributes), len(is_leaf)),
+        "leaf_ns": constants.leaf_of(len(attributes)),
+    }
+    return {"tree": tree}
 
 
 def describe_tables(layout: LayoutView, attribute_name: Callable[[int], str]) -> list[dict[str, Any]]:

@@ -140,6 +140,15 @@ def gather(source: Source, picked: Any) -> Clauses:
     return Clauses(start, literal, np.repeat(np.arange(count, dtype=np.int32), size))
 
 
+def without(source: Source, clause: I8) -> Source:
+    """Return a source without some of its clauses, ascending; its rows stay."""
+    kept = np.ones(source.clause_count, bool)
+    kept[clause] = False
+    left = np.flatnonzero(kept)
+    catalogue = source.catalogue_clauses(left).astype(np.int32)
+    return source._replace(clause_catalogue=catalogue, clause_row=source.rows_of(left))
+
+
 def renumbered(codes: I4, number: I4) -> I4:
     """Return literals (and connectives, which stay) with their predicates numbered by `number`."""
     if not len(number):

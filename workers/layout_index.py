@@ -32,6 +32,7 @@ from pubsub_cluster.workers.kernels.tables import (
     Places,
     Probes,
     Scratch,
+    Walk,
     blobs_of,
 )
 from pubsub_cluster.workers.pairs import too_many_matches
@@ -51,8 +52,9 @@ class Observation(NamedTuple):
     Attributes
     ----------
     event_count : int
-    work : int64[T + 1, 3]
-        Keys probed, clusters met and candidates in them, of each table, then of the slots.
+    work : int64[T + 2, 3]
+        Keys probed, clusters met and candidates in them, of each table, of the slots, and of the tree, whose
+        keys are inner nodes that are opened.
     """
 
     event_count: int
@@ -102,10 +104,23 @@ def match_scratch(layout: LayoutView) -> Scratch:
         key=np.zeros(PENDING_MAX, np.int64),
         probes=Probes(pending[0], pending[1], pending[2], np.zeros(PENDING_MAX, np.int32), pending[3]),
         places=Places(*pending[4:]),
+        walk=walk_for(layout),
         kept=Kept(np.zeros(len(mark) + 1, np.int32), mark, mark.view(np.int64)),
         fronts=fronts_for(attribute_count, layout.cluster_entries_max),
         row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
         program_stamp=np.zeros(len(layout.program_row), np.int64),
+    )
+
+
+def walk_for(layout: LayoutView) -> Walk:
+    """Return memory for the way of one event through the tree."""
+    nodes = len(layout.tree_first)
+    dimensions = len(layout.tree_lo) // max(nodes, 1)
+    return Walk(
+        np.zeros(dimensions, np.int32),
+        np.zeros(dimensions, np.int32),
+        np.zeros(nodes + 1, np.int32),
+        np.zeros(layout.tree_count.max(initial=0), np.uint8),
     )
 
 
@@ -175,7 +190,7 @@ class LayoutIndex:
     def observe(self, encoded: EncodedBatch, event_count: int) -> Observation:
         """Count what matching the first events takes."""
         self._make_room(encoded)
-        work = np.zeros((len(self.layout.table_mode) + 1, observe_kernels.KINDS), np.int64)
+        work = np.zeros((len(self.layout.table_mode) + 2, observe_kernels.KINDS), np.int64)
         stop = min(event_count, encoded.event_count)
         events = EventTables(*encoded[1:])
         observe_kernels.observe_events(

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pubsub_cluster.shm.blob import COLUMN_LAST, COLUMN_SHIFT, HEAD_NARROW, INTERVAL_SHIFT, UNIFORM_SHIFT
+from pubsub_cluster.shm.blob import (
+    COLUMN_FIRST,
+    COLUMN_LAST,
+    COLUMN_SHIFT,
+    COLUMN_WIDE,
+    HEAD_NARROW,
+    INTERVAL_SHIFT,
+    UNIFORM_SHIFT,
+)
 from pubsub_cluster.shm.code_space import U1
 from pubsub_cluster.workers.kernels import constants as kernels
-from pubsub_cluster.workers.kernels.tables import Facts, Kept, Tests, blobs_of
+from pubsub_cluster.workers.kernels.tables import Facts, Kept, Slices, Tests, blobs_of
+from pubsub_cluster.workers.measure_tree import NARROW, WIDE, measure_nodes
 
-REPETITIONS = 5
+REPETITIONS, SHORT_REPETITIONS = 5, 25
 EVENTS, WAYS, TABLES = 2_000, 64, 32
 AREA_PLACES = 1 << 23
 BLOB_WORDS, CLUSTERS, GROUP = 1 << 24, 1 << 16, 32
@@ -27,6 +37,9 @@ PASSES_ONE_IN = 35
 CELL_PARTS, CELL_PLACES = 3, 1 << 16
 SECTION_WORDS, SECTION_COLUMNS, SECTION_LABELS = 1 << 23, 4, 250
 SECTIONS_MAX = 1 << 15
+HALVINGS = 6
+LEAF_WORDS, LEAF_ENTRIES = 1 << 15, 8
+"""A leaf node has between half of 16 clauses and all; sections of these have one shape and fewer."""
 FEW, SOME, HUNDRED, MANY = 4, 16, 128, 2_000
 """Entries of sections: the smallest for mixed intervals; for uniform columns from so many on that each begins
 in memory of its own, which is what a column costs."""
@@ -55,14 +68,17 @@ def measure_steps(scale: float = 1.0) -> dict[str, float]:
         "entry_ns": entry_ns,
         "residual_ns": residual_ns,
         **_sections(random, int(SECTION_WORDS * scale), cluster_ns, entry_ns),
+        "halving_ns": _halving(random, events),
+        **measure_nodes(random, events, partial(_shortest_ns, repetitions=SHORT_REPETITIONS)),
+        **_leaves(random),
     }
 
 
-def _shortest_ns(call: Callable[[], Any]) -> float:
+def _shortest_ns(call: Callable[[], Any], repetitions: int = REPETITIONS) -> float:
     """Run once to compile and warm up, then return the shortest time."""
     call()
     times = []
-    for _ in range(REPETITIONS):
+    for _ in range(repetitions):
         begin = time.perf_counter_ns()
         call()
         times.append(time.perf_counter_ns() - begin)
@@ -176,12 +192,37 @@ def _uniform_sections(random: np.random.Generator, words: int, size: int) -> flo
     return _section_ns(random, blob)
 
 
+def _halving(random: np.random.Generator, events: int) -> float:
+    """Time one step of the search for the slice of a label."""
+    count = 1 << HALVINGS
+    slices = Slices(np.array([0, count], np.int32), np.arange(0, 8 * count, 8, dtype=np.int32))
+    labels = random.integers(0, 8 * count, 8 * events).astype(np.int32)
+    ns = _shortest_ns(lambda: kernels.find_slices(labels, slices), SHORT_REPETITIONS)
+    return ns / (len(labels) * HALVINGS)
+
+
+def _leaves(random: np.random.Generator) -> dict[str, float]:
+    """Time small sections of ranges with two ends, in the caches; return what one costs, and an attribute."""
+    ns = []
+    for columns in (NARROW, WIDE):
+        column = 1 + LEAF_ENTRIES
+        count, width = _sections_of(LEAF_WORDS, 1 + columns * column)
+        blob = random.integers(0, 1 << 31, (count, width)).astype(np.int32)
+        blob[:, 0] = LEAF_ENTRIES | columns << UNIFORM_SHIFT
+        for number in range(columns):
+            code = number << COLUMN_SHIFT | COLUMN_FIRST | COLUMN_LAST | COLUMN_WIDE
+            blob[:, 1 + number * column] = code
+        ns.append(_section_ns(random, blob, SHORT_REPETITIONS))
+    per_attribute = max((ns[1] - ns[0]) / (WIDE - NARROW), 0.05)
+    return {"leaf_ns": max(ns[0] - NARROW * per_attribute, 0.1), "leaf_attribute_ns": per_attribute}
+
+
 def _sections_of(words: int, width: int) -> tuple[int, int]:
     """Return how many sections of a width take about so many words, and the width."""
     return max(words // width, GROUP), width
 
 
-def _section_ns(random: np.random.Generator, blob: Any) -> float:
+def _section_ns(random: np.random.Generator, blob: Any, repetitions: int = REPETITIONS) -> float:
     """Time sections in random order."""
     word = blob.reshape(-1)
     blobs = blobs_of(word)
@@ -194,7 +235,7 @@ def _section_ns(random: np.random.Generator, blob: Any) -> float:
     start = random.permutation(len(blob))[:SECTIONS_MAX].astype(np.int64) * blob.shape[1]
     start = start[: len(start) // GROUP * GROUP]
     given = tests, facts, none
-    ns = _shortest_ns(lambda: kernels.check_sections(start, GROUP, blobs, given, kept))
+    ns = _shortest_ns(lambda: kernels.check_sections(start, GROUP, blobs, given, kept), repetitions)
     return ns / len(start)
 
 

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.shm.blob import LINE_WORDS
 from pubsub_cluster.workers.kernels._jit import kernel
 from pubsub_cluster.workers.kernels.check import check_section
 from pubsub_cluster.workers.kernels.prefetch import prefetch
+from pubsub_cluster.workers.kernels.scatter import slice_of
+from pubsub_cluster.workers.kernels.tables import CURSOR_TREE, Index
+from pubsub_cluster.workers.kernels.tree import collect_leaves
 
 
 @kernel
@@ -166,4 +171,46 @@ def check_sections(start: Any, group: Any, blobs: Any, given: Any, kept: Any) ->
             prefetch(blobs.word, start[at] + LINE_WORDS)
         for at in range(first, first + group):
             found += check_section(start[at], blobs, given, kept)[0]
+    return found
+
+
+@kernel
+def open_leaves(entries: Any, tree: Any, leading: Any, walk: Any, cursor: Any, places: Any) -> Any:
+    """Go down a tree with every event; return how many leaf nodes are opened.
+
+    Parameters
+    ----------
+    entries, tree, leading, walk, cursor, places
+        As in `tree.collect_leaves`.
+    """
+    never = np.bool_(False)
+    found = 0
+    for event in range(entries[0].shape[0] - 1):
+        cursor[Index(CURSOR_TREE)] = 0
+        found += collect_leaves(
+            event,
+            np.int64(0),
+            tree,
+            entries,
+            leading,
+            walk,
+            cursor,
+            places,
+            ((never, never), not never),
+        )[0]
+    return found
+
+
+@kernel
+def find_slices(labels: Any, slices: Any) -> Any:
+    """Find the slice of every label, of one attribute; return their sum.
+
+    Parameters
+    ----------
+    labels : int32[n]
+    slices : Slices
+    """
+    found = np.int64(0)
+    for at in range(labels.shape[0]):
+        found += slice_of(np.int64(0), labels[Index(at)], slices)
     return found

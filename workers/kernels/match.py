@@ -68,6 +68,7 @@ from pubsub_cluster.workers.kernels.tell import (
     tell_once,
     tell_rows,
 )
+from pubsub_cluster.workers.kernels.tree import collect_leaves
 
 ONE_UNIFORM = HEAD_ONCE | 1 << UNIFORM_SHIFT
 """Head of a section with a uniform column and nothing else, but for its entry count and HEAD_MORE."""
@@ -251,6 +252,7 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     keyed = tables.parts, areas, tables.attribute_table, tables.table_attribute, points.attribute_point
     known = points, tables.slices, tables.part_codes
     slotted = tables.slots, points, tables.blobs.word
+    leading = tables.slots.cluster_start, tables.slots.cluster_partition, tables.blobs.word, mine
     bits = events.bit_start, events.bit
     fronted = tables.has_fronts, tables.label_shift, scratch.fronts
     known_flags = points.attribute_point, tables.flags, tables.has_labels
@@ -273,6 +275,10 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
             if done and slotted[0].cluster_start.shape[0] != 0:
                 how = asking, all_mine
                 pending, done = collect_slots(event, pending, slotted, events, cursor, places, mine, how)
+                if done and tables.tree.tree_first.shape[0] != 0:
+                    pending, done = collect_leaves(
+                        event, pending, tables.tree, entries, leading, scratch.walk, cursor, places, how
+                    )
         # Keys of the next event are computed before this one is checked, unless its digits are needed still.
         target = event + 1 if is_checked and done else event
         is_asked = target < stop and (not is_checked or (done and tables.is_exact))

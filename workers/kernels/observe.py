@@ -32,7 +32,8 @@ from pubsub_cluster.workers.kernels.check import interval_words
 from pubsub_cluster.workers.kernels.front import front_parts
 from pubsub_cluster.workers.kernels.probe import collect_probes, collect_slots, resolve_probes
 from pubsub_cluster.workers.kernels.scatter import clear_digits, write_digits
-from pubsub_cluster.workers.kernels.tables import CURSOR_SIZE
+from pubsub_cluster.workers.kernels.tables import CURSOR_OPENED, CURSOR_SIZE
+from pubsub_cluster.workers.kernels.tree import collect_leaves
 from pubsub_cluster.workers.kernels.uniform import uniform_parts
 
 PROBES, PLACES, CANDIDATES = 0, 1, 2
@@ -117,15 +118,15 @@ def observe_events(
     stop         int, events to look at                                                  in
     all_mine     bool, whether all partitions are this shard's                           in
     direct       (area int64[d], table int32[d]) of the direct tables, areas ascending   in
-    work         int64[T + 1, KINDS]: probes, places, candidates of each table, then     in/out
-                 of the slots
+    work         int64[T + 2, KINDS]: probes, places, candidates of each table, then     in/out
+                 of the slots, then of the tree, whose probes are inner nodes
     ===========  ======================================================================  ======
     """
     never = np.bool_(False)  # a literal would be a type of its own, as in `match_events`
     how, asking = (never, all_mine), (never, never)
     slot_how = asking, all_mine
     direct_area, direct_table = direct
-    slots = work.shape[0] - 1
+    slots, tree = work.shape[0] - 2, work.shape[0] - 1
     entries = events.entry_start, events.entry_attribute, events.entry_label
     points, areas, blob, mine = tables.points, tables.areas, tables.blobs.word, tables.partition_mine
     digits = scratch.digits
@@ -133,6 +134,7 @@ def observe_events(
     keyed = tables.parts, areas, tables.attribute_table, tables.table_attribute, points.attribute_point
     slotted = tables.slots, points, blob
     seen = places, blob
+    leading = tables.slots.cluster_start, tables.slots.cluster_partition, blob, mine
     for event in range(stop):
         clear_digits(event - 1, entries, tables.part_codes, digits.digit_of)
         write_digits(event, points, tables.slices, entries, (scratch.raised, np.int64(0)), digits)
@@ -163,3 +165,11 @@ def observe_events(
         while not done:
             pending, done = collect_slots(event, np.int64(0), slotted, events, cursor, places, mine, slot_how)
             add_places(np.int64(slots), np.int64(0), pending, seen, work)
+        done = tables.tree.tree_first.shape[0] == 0
+        while not done:
+            none = np.int64(0)
+            pending, done = collect_leaves(
+                event, none, tables.tree, entries, leading, scratch.walk, cursor, places, slot_how
+            )
+            add_places(np.int64(tree), none, pending, seen, work)
+        work[tree, PROBES] += cursor[CURSOR_OPENED]

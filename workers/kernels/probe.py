@@ -305,4 +305,5 @@ def collect_slots(
                 return count, False
             count = add_blob(slots.cluster_start[cluster], np.int64(-1), count, blob_words, places, ask)
         cursor[CURSOR_CLUSTER] = 0
+    cursor[CURSOR_STEP] = steps
     return count, True

@@ -52,7 +52,8 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
     for event in range(first_event, event_count):
         labels, bits = _event(event, events)
         rows: list[int] = []
-        for position, digits in [*_table_places(labels, tables), *_slot_places(labels, bits, tables)]:
+        by_slots, by_tree = _slot_places(labels, bits, tables), _tree_places(labels, tables)
+        for position, digits in [*_table_places(labels, tables), *by_slots, *by_tree]:
             rows += _rows_at(position, digits, tables, labels, bits)
         rows = [
             row
@@ -69,11 +70,12 @@ def match_events(tables: Any, events: Any, scratch: Any, start: Any, out_row: An
 
 
 def observe_events(tables: Any, events: Any) -> tuple[list[int], list[int]]:
-    """Return clusters met and candidates in them over all events, each of tables and of slots."""
-    places, candidates = [0, 0], [0, 0]
+    """Return clusters met and candidates in them over all events, each of tables, slots and tree."""
+    places, candidates = [0, 0, 0], [0, 0, 0]
     for event in range(len(events.entry_start) - 1):
         labels, bits = _event(event, events)
-        for sort, found in enumerate((_table_places(labels, tables), _slot_places(labels, bits, tables))):
+        by_slots, by_tree = _slot_places(labels, bits, tables), _tree_places(labels, tables)
+        for sort, found in enumerate((_table_places(labels, tables), by_slots, by_tree)):
             places[sort] += len(found)
             for position, _ in found:
                 sections = unpack_sections(tables.blobs.word, position)
@@ -145,6 +147,31 @@ def _slot_places(
         for cluster in range(tables.slots.access_start[slot], tables.slots.access_start[slot + 1])
         if tables.partition_mine[tables.slots.cluster_partition[cluster]]
     ]
+
+
+def _tree_places(labels: dict[int, list[int]], tables: Any) -> list[tuple[int, tuple[int, ...]]]:
+    """Return where the clusters of the leaf nodes lie that an event opens."""
+    lo, hi, firsts, counts = (column.tolist() for column in tables.tree[1:])
+    found: list[tuple[int, tuple[int, ...]]] = []
+    node_count, waiting = len(firsts), [0][: len(firsts)]
+    least, most = {}, {}
+    for attribute, dimension in enumerate(tables.tree.attribute_dimension.tolist()):
+        if dimension >= 0:
+            mine = labels.get(attribute, [0])
+            least[dimension], most[dimension] = min(mine), max(mine)
+    for node in waiting:
+        first, count = firsts[node], counts[node]
+        if count == 0 and tables.partition_mine[tables.slots.cluster_partition[first]]:
+            found.append((int(tables.slots.cluster_start[first]), ()))
+        waiting += [
+            child
+            for child in range(first, first + count)
+            if all(
+                lo[d * node_count + child] <= most[d] and least[d] <= hi[d * node_count + child]
+                for d in least
+            )
+        ]
+    return found
 
 
 def _rows_at(

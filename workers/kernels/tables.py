@@ -29,9 +29,10 @@ PENDING_MAX = 256
 """Probes and clusters on their way at a time."""
 
 CURSOR_ENTRY, CURSOR_TABLE, CURSOR_COMBINATION, CURSOR_STEP, CURSOR_CLUSTER = 0, 1, 2, 3, 4
-CURSOR_SIZE = 5
-CURSOR_RAISED, CURSOR_SINGLE = 5, 7
-CURSOR_AND_EVENTS = 9
+CURSOR_TREE, CURSOR_OPENED = 5, 6
+CURSOR_SIZE = 7
+CURSOR_RAISED, CURSOR_SINGLE = 7, 9
+CURSOR_AND_EVENTS = 11
 """Behind the cursor, of the last event with an even number and of the last with an odd one: how many points
 it has, and whether no attribute has several values."""
 
@@ -87,6 +88,16 @@ class Slots(NamedTuple):
     cluster_partition: Any  # int32[C]
 
 
+class Tree(NamedTuple):
+    """The tree of bounding boxes whose leaf nodes are clusters (`tree`); node 0 is the root."""
+
+    attribute_dimension: Any  # int32[A]: -1: none
+    tree_lo: Any  # int32[D * N]: least label by dimension and node
+    tree_hi: Any  # int32[D * N]
+    tree_first: Any  # int32[N]: first child; of a leaf node its cluster
+    tree_count: Any  # int32[N]: children; 0: a leaf node
+
+
 class Blobs(NamedTuple):
     """The blob of sections: the same memory as numbers of four sizes."""
 
@@ -130,6 +141,7 @@ class MatchTables(NamedTuple):
     parts: Any  # Parts
     areas: Any  # Areas
     slots: Any  # Slots
+    tree: Any  # Tree
     blobs: Any  # Blobs
     tests: Any  # Tests
     programs: Any  # Programs
@@ -149,6 +161,7 @@ TABLE_GROUPS: dict[str, Any] = {
     "parts": Parts,
     "areas": Areas,
     "slots": Slots,
+    "tree": Tree,
     "tests": Tests,
     "programs": Programs,
 }
@@ -199,6 +212,15 @@ class Places(NamedTuple):
     blob_probe: Any  # int64[]: pending hash probe that led there, -1: none
 
 
+class Walk(NamedTuple):
+    """An event on its way through the tree."""
+
+    least: Any  # int32[D]: the event's least label by dimension; 0: missing
+    most: Any  # int32[D]: the greatest
+    stack: Any  # int32[N + 1]: nodes to be opened
+    mark: Any  # uint8[most children]: 1 for those that may hold the event
+
+
 class Fronts(NamedTuple):
     """What fronts are looked at by, and the entries that passed one."""
 
@@ -228,6 +250,7 @@ class Scratch(NamedTuple):
     key: Any  # int64[PENDING_MAX]
     probes: Any  # Probes
     places: Any  # Places
+    walk: Any  # Walk
     kept: Any  # Kept
     fronts: Any  # Fronts
     row_stamp: Any  # int64[R]
