@@ -9,6 +9,7 @@ import click
 
 from pubsub_cluster.cli.common import cluster_options, emit_json, json_option
 from pubsub_cluster.cli.tune_statistics import import_statistics, statistics_in_words
+from pubsub_cluster.cli.tune_tree import tree_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,11 @@ WORDS = {
     "build_cpu_ms": "of it on a processor",
     "write_ms": "time to write",
     "tables_chosen_anew": "tables chosen anew because",
+    "tree_choice": "a tree in place of tables",
+    "tree_expected": "of it expected",
+    "tree_observed": "of it observed",
 }
+SWITCH = {"off": "0", "on": "1"}
 TABLES_SHOWN = 24
 TABLE_COLUMNS = {
     "key": "key",
@@ -146,8 +151,8 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
 def set_value(connect: Callable[[], Client], name: str, value: str, as_json: bool) -> None:
     """Change a setting while the cluster works; it is kept in the data directory and holds after a restart.
 
-    VALUE is a number, or `default`: what the cluster was started with; bm_max, b_min, rp_min and
-    multicast_threshold then follow from measured costs (`auto` says the same).
+    VALUE is a number, or `default`: what the cluster was started with; bm_max, b_min, rp_min,
+    multicast_threshold and tree then follow from measured costs (`auto` says the same).
 
     \b
     bm_max             checks per event of a cluster, from which on its subscriptions may move
@@ -157,6 +162,7 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
     self_check_rows    subscriptions that an event a second is checked against (0: none)
     multicast_threshold  share of a group, interested, from which on it gets an event
     multicast_groups   most groups of listeners (0: none)
+    tree               `on`: conjunctions of ranges are matched by a tree; `off`: by tables
 
     \b
     Example:
@@ -164,7 +170,7 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
       pubsub-cluster tune set bm_max default
     """
     try:
-        number = None if value in ("default", "auto") else float(value)
+        number = None if value in ("default", "auto") else float(SWITCH.get(value, value))
     except ValueError:
         raise click.BadParameter(f"{value!r} is no number, nor `default`.", param_hint="VALUE") from None
     with connect() as client:
@@ -322,6 +328,7 @@ def page(found: dict[str, Any]) -> str:
     if "statistics" in found:
         found["statistics"] = statistics_in_words(found["statistics"])
     layout.pop("decisions", None)  # `tune log` has them
+    layout |= tree_in_words(layout)
     tables = layout.pop("tables", [])
     history = found.pop("history", [])[-HISTORY_SHOWN:]
     parts = [fields(_in_words(found))]

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 THRESHOLDS = ("bm_max", "b_min", "rp_min")
 MULTICAST_MOST = {"multicast_threshold": 1.0, "multicast_groups": 1_000.0}
-NAMES = (*THRESHOLDS, "retune_interval_s", "self_check_rows", *MULTICAST_MOST)
-WHOLE = ("self_check_rows", "multicast_groups")
+MOST = {**MULTICAST_MOST, "tree": 1.0}
+NAMES = (*THRESHOLDS, "retune_interval_s", "self_check_rows", *MOST)
+WHOLE = ("self_check_rows", "multicast_groups", "tree")
 log = logging.getLogger(__name__)
 
 
@@ -145,7 +146,13 @@ class Knobs:
         """Say what was set; to each tuner process when it is ready, too."""
         kept = self._settings.statistics
         path = None if kept is None else str(self._data_dir / kept.file)
-        self._coordinator.backend.send_tuner(Tune(_thresholds(self._settings), self._settings.tables, path))
+        tables = self._settings.tables
+        self._coordinator.backend.send_tuner(Tune(_thresholds(self._settings), tables, path, self._tree()))
+
+    def _tree(self) -> bool | None:
+        """Return whether ranges are matched by a tree; None: where the cost model says so."""
+        found = self._settings.values.get("tree")
+        return None if found is None else bool(found)
 
     def told(self) -> dict[str, Any]:
         """Return everything that may be set, as it is, and what of it was set (the rest has its default).
@@ -154,6 +161,7 @@ class Knobs:
         """
         thresholds = asdict(_thresholds(self._settings))
         thresholds["multicast_threshold"] = self._coordinator.multicast.rule.threshold
+        thresholds["tree"] = self._settings.values.get("tree")
         return {
             **{name: "auto" if value is None else value for name, value in thresholds.items()},
             "retune_interval_s": self._coordinator.tuner.policy.retune_interval_s,
@@ -177,10 +185,10 @@ def _checked(name: Any, value: Any) -> float:
         return number
     if name in WHOLE and number != int(number):
         raise ProtocolError(f"`{name}` is not a whole number", seen=value)
-    if name not in MULTICAST_MOST:
+    if name not in MOST:
         check_bounds(name, number, LimitError)
-    elif not 0 <= number <= MULTICAST_MOST[name]:
-        limit = f"0 to {MULTICAST_MOST[name]:g}"
+    elif not 0 <= number <= MOST[name]:
+        limit = f"0 to {MOST[name]:g}"
         raise LimitError(f"the setting `{name}` is out of range", seen=value, limit=limit)
     return number
 

@@ -131,6 +131,26 @@ def test_tuning_is_shown_in_words_with_units_and_fits() -> None:
     )
 
 
+def test_a_tree_is_shown_with_its_costs_and_why_there_is_one() -> None:
+    choice = {"is_used": True, "reason": "cheaper than tables", "tree_ns": 147.3, "tables_ns": 196.0}
+    tree = {
+        "attributes": ["x", "y"], "clauses": 10_000, "nodes": 1_231, "leaf_nodes": 1_150,
+        "expected_nodes": 2.9, "expected_leaf_nodes": 0.7, "expected_cost": 147.3,
+        "observed_nodes": 3.1, "observed_leaf_nodes": 0.8, "observed_cost": 151.0,
+    }  # fmt: skip
+    text = tune.page({**TUNING, "layout": {**TUNING["layout"], "tree_choice": choice, "tree": tree}})
+    for piece in (
+        "used: cheaper than tables (147",
+        "196 ns for tables",
+        "by x, y in 1,231 nodes",
+        "151 ns: 3.1",
+    ):
+        assert piece in text, text
+    assert "_" not in text
+    choice = {"is_used": False, "reason": "forbidden"}
+    assert "not used: forbidden" in tune.page({**TUNING, "layout": {"tree_choice": choice}})
+
+
 def test_decisions_are_told_with_the_figures_that_led_to_them() -> None:
     decision = {
         "generation": 4,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 from clusters import next_generation, wait_until
 
-from pubsub_cluster import Client, Cluster
+from pubsub_cluster import Client, Cluster, Subscription
 from pubsub_cluster.language.errors import LimitError, ProtocolError
 
 pytestmark = pytest.mark.cluster
@@ -19,6 +21,7 @@ DEFAULTS = {
     "rp_min": "auto",
     "multicast_threshold": "auto",
     "multicast_groups": 100,
+    "tree": "auto",
     "frozen": False,
     "set": [],
 }
@@ -74,3 +77,32 @@ def test_what_cannot_be_set_changes_nothing(client: Client) -> None:
         client.tune_set("b_min", 11)
     client.tune_set("rp_min", None)
     assert client.tune_show()["settings"] == before
+
+
+def test_a_forced_tree_answers_as_tables_do(client: Client) -> None:
+    boxes = [((n % 40, n % 40 + 5), (n // 40, n // 40 + 3)) for n in range(400)]
+    made = client.subscribe_many(
+        {"id": f"box{n}", "expr": f"x between {x[0]} and {x[1]} and y between {y[0]} and {y[1]}"}
+        for n, (x, y) in enumerate(boxes)
+    )
+    handles = [one.handle for one in made if isinstance(one, Subscription)]
+    events: list[dict[str, Any]] = [{"x": at, "y": at / 4} for at in range(-1, 50, 3)]
+    events += [{"x": 7}, {"x": [1, 30], "y": 2}]
+    expected = [
+        [
+            handle
+            for handle, (x, y) in zip(handles, boxes, strict=True)
+            if "y" in event
+            and any(x[0] <= value <= x[1] for value in np.atleast_1d(event["x"]))
+            and y[0] <= event["y"] <= y[1]
+        ]
+        for event in events
+    ]
+    assert len(handles) == len(boxes) and sum(map(len, expected)) > 100
+    for setting in (1, 0):
+        client.tune_set("tree", setting)
+        next_generation(client)
+        layout = client.tune_show()["layout"]
+        assert layout["tree_choice"]["is_used"] == bool(setting) == ("tree" in layout)
+        assert [found.tolist() for found in client.publish(events)] == expected
+    client.tune_set("tree", None)

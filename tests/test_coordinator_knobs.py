@@ -78,6 +78,25 @@ def test_groups_and_when_events_go_to_them_are_set(tmp_path: Path) -> None:
         second.knobs.set("bm_max", 1e300)
 
 
+def test_a_tree_is_forced_forbidden_or_left_to_the_cost_model(tmp_path: Path) -> None:
+    first = Parts(tmp_path)
+    assert first.knobs.told()["tree"] == "auto"
+    first.knobs.tell_tuner()
+    assert first.said[-1].tree is None
+    for value in (0, 1):
+        first.knobs.set("tree", value)
+        assert first.knobs.told()["tree"] == value and first.said[-1].tree is bool(value)
+    second = Parts(tmp_path)
+    second.knobs.tell_tuner()
+    assert second.said[-1].tree is True
+    second.knobs.set("tree", None)
+    assert second.said[-1].tree is None
+    with pytest.raises(ProtocolError, match="whole"):
+        second.knobs.set("tree", 0.5)
+    with pytest.raises(LimitError, match="tree"):
+        second.knobs.set("tree", 2)
+
+
 def test_tables_stay_frozen_after_a_start(tmp_path: Path) -> None:
     first = Parts(tmp_path)
     first.tuner.summary = {"subscriptions": 10, "tables": [TABLE]}

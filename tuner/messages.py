@@ -239,12 +239,14 @@ class Tune(msgspec.Struct, tag="tune", frozen=True):
     """Coordinator: from the next fold on these are the dynamic algorithm's thresholds.
 
     Where there are frozen tables, generations have these and no others, and nothing is decided. Tables are
-    chosen by the statistics in a file, where one is named, and else by a sample of events.
+    chosen by the statistics in a file, where one is named, and else by a sample of events. `tree` says
+    whether conjunctions of ranges are matched by a tree; None: where the cost model says so.
     """
 
     thresholds: Thresholds
     frozen: tuple[FrozenTable, ...] | None = None
     statistics: str | None = None
+    tree: bool | None = None
 
 
 class DropCatalogue(msgspec.Struct, tag="drop_catalogue", frozen=True):

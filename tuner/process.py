@@ -45,6 +45,7 @@ from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
 from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.tuner.trees import TreeChoice
 
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
@@ -172,6 +173,7 @@ class TunerLoop:
         try:
             catalogue, counts = self._source(request, made)
             self._live.thresholds, self._live.frozen = self._tune.thresholds, self._tune.frozen
+            trees = TreeChoice(self._tune.tree)
             arrays = build_layout(
                 catalogue,
                 counts,
@@ -181,17 +183,20 @@ class TunerLoop:
                 partition_count=self._setup.partition_count,
                 configuration=self._live.configure,
                 constants=self._constants,
+                trees=trees,
             )
             built_s = time.perf_counter()
             cost: list[float] = arrays.partition_cost.tolist()
-            summary = summarise(arrays, catalogue.attribute_name)
+            constants = self._constants or DEFAULT_CONSTANTS
+            summary = summarise(arrays, catalogue.attribute_name, constants)
             columns, lengths = list(arrays), layout_lengths(arrays)
             del arrays
             segment = move_layout(columns, lengths, request.generation, self._owner)
             summary |= {
-                "constants": (self._constants or DEFAULT_CONSTANTS)._asdict(),
+                "constants": constants._asdict(),
                 "constants_measured": self._constants is not None,
                 "tables_chosen_anew": self._live.reason,
+                "tree_choice": trees.weighed.to_dict(),
                 "decisions": self._told(catalogue),
                 **self._known_events(),
                 "build_ms": round((built_s - started_s) * 1_000),
