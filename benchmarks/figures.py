@@ -171,6 +171,14 @@ def text_search() -> str:
     return "\n".join([*lines, "", measured_on(rows, "text_search", "pubsub_cluster.benchmarks.text_search")])
 
 
+def _ratio(line: Line | None) -> str:
+    """Return a ratio as a cell, in bold with its spread where it is below 1; empty without one."""
+    if line is None:
+        return ""
+    value = shown(line["value"])
+    return f"**{value}** ({line['spread']})" if float(line["value"]) < 1 else value
+
+
 def trees() -> str:
     """Return how trees compare with layouts on range-based workloads; where a tree is faster it is bold."""
     rows = read("trees")
@@ -180,20 +188,21 @@ def trees() -> str:
     names = list(
         dict.fromkeys(row["figure"].partition(", time /")[0] for row in rows if "/ layout" in row["figure"])
     )
-    heads = [f"{name} / layout" for name in names]
+    has_choice = any(row["figure"] == "tree chosen" for row in rows)
+    heads = [f"{name} / layout" for name in names] + ["chosen", "chosen / better"] * has_choice
     lines = [
         "| ranges x width | subscriptions | matches | layout, us/event | engine, us/event | "
         + " | ".join(heads)
         + " | bytes |",
-        "|---" * (6 + len(names)) + "|",
+        "|---" * (6 + len(heads)) + "|",
     ]
     for (workload, size), line in found.items():
-        ratios = [line[f"{name}, time / layout's"] for name in names]
-        cells = [
-            f"**{shown(one['value'])}** ({one['spread']})" if float(one["value"]) < 1 else shown(one["value"])
-            for one in ratios
-        ]
-        sizes = f"{shown(line['layout, bytes']['value'])} / {shown(line[f'{names[0]}, bytes']['value'])}"
+        cells = [_ratio(line.get(f"{name}, time / layout's")) for name in names]
+        if has_choice:
+            chosen = line.get("tree chosen")
+            cells.append("" if chosen is None else "tree" if float(chosen["value"]) else "tables")
+            cells.append("" if chosen is None else shown(line["chosen / better"]["value"]))
+        sizes = f"{shown(line['layout, bytes']['value'])} / {shown(line['S-tree, bytes']['value'])}"
         first = f"| {workload} | {int(size):,} | {shown(line['matches']['value'])} "
         times = " | ".join(shown(line[f"{part}, time"]["value"]) for part in ("layout", "engine"))
         lines.append(f"{first}| {times} | {' | '.join(cells)} | {sizes} |")

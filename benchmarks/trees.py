@@ -3,11 +3,15 @@
     python -m pubsub_cluster.benchmarks.trees [--sizes 10000 100000 1000000] [--only STOCK] [--keep]
 
 Conjunctions of a range on each of 1 to 6 attributes, of three widths, and STOCK, at three sizes. The layout
-is what the tuner chose and the builder built; it and the trees start from the events' integers, encoded
-before. Beside them runs the engine from columns, of whose time the layout's is a part. All take turns in one
-process, by its processor time; every pass compares the matches of each event with those that the layout has
-found, and brute force confirms the first events. A ratio above 1 means that the tree is slower; bytes of a
-tree are those of its arrays and of a row number per box.
+has the tables that the tuner chose, by constants measured at the start; it and the trees start from the
+events' integers, encoded before. Beside them runs a layout that has a tree in the place of tables, up to as
+many subscriptions as the tuner would pack, and the engine from columns, of whose time the layout's is a part.
+All take turns in one process, by its processor time; every pass compares the matches of each event with those
+that the layout has found, and brute force confirms the first events. A ratio above 1 means that the tree is
+slower; bytes of a tree are those of its arrays and of a row number per box.
+
+Of both layouts the cost model takes one: `chosen / better` is the time of the one that it took, by the less
+of both; 1 where it was right.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import numpy as np
 
 from pubsub_cluster.algorithms.riabov import hilbert_r_tree, s_tree
 from pubsub_cluster.algorithms.riabov.packed_tree import Searcher
-from pubsub_cluster.benchmarks.levels import KernelRun, PayloadRun, load
+from pubsub_cluster.benchmarks.levels import KernelRun, Loaded, PayloadRun, load
 from pubsub_cluster.benchmarks.measure import Run, WrongAnswer
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.runner import SAMPLE_EVENTS, SAMPLE_FIRST, batches_of
@@ -31,6 +35,9 @@ from pubsub_cluster.benchmarks.workloads import Workload
 from pubsub_cluster.benchmarks.workloads.htree import HTree
 from pubsub_cluster.benchmarks.workloads.rules import I4, I8, MISSING, TOP, Events, Rules, expected_counts
 from pubsub_cluster.benchmarks.workloads.stock import Stock
+from pubsub_cluster.tuner.constants import CostConstants
+from pubsub_cluster.tuner.trees import TreeChoice, Weighed
+from pubsub_cluster.workers.measure import measure_steps
 
 SIZES = (10_000, 100_000, 1_000_000)
 ATTRIBUTES, WIDTHS = (1, 2, 3, 4, 6), (0.001, 0.01, 0.1)
@@ -95,14 +102,46 @@ def workloads(size: int) -> Iterator[tuple[str, Workload, int]]:
     yield "STOCK", Stock(subscriptions=size), FEW_EVENTS
 
 
-def compare(name: str, workload: Workload, event_count: int, passes: int) -> list[Figure]:
-    """Time a layout and the trees in turns."""
+def both_layouts(
+    rules: Rules, sample: Events, constants: CostConstants
+) -> tuple[Loaded, Loaded | None, Weighed]:
+    """Return a layout of tables, one with a tree if there can be one, and which of them the tuner takes."""
+    choice = TreeChoice()
+    chosen = load(rules, sample, constants=constants, trees=choice)
+    other = TreeChoice(not choice.weighed.is_used)
+    loaded = load(rules, sample, constants=constants, trees=other)
+    if choice.weighed.is_used:
+        return loaded, chosen, choice.weighed
+    return chosen, loaded if other.weighed.is_used else None, choice.weighed
+
+
+def choice_figures(ratios: list[float], weighed: Weighed, figure: Callable[..., Figure]) -> list[Figure]:
+    """Return how a layout with a tree compares, and what became of the tuner's choice."""
+    ratio = statistics.median(ratios)
+    lost = max(ratio if weighed.is_used else 1 / ratio, 1.0)
+    expected = (
+        "" if weighed.tree_ns is None else f"{weighed.tree_ns:.0f} / {weighed.tables_ns:.0f} ns expected"
+    )
+    return [
+        figure("layout with a tree, time / layout's", ratio, "x", f"{min(ratios):.2f} to {max(ratios):.2f}"),
+        figure("tree chosen", float(weighed.is_used), "yes", expected),
+        figure("chosen / better", lost, "x"),
+    ]
+
+
+def compare(
+    name: str, workload: Workload, event_count: int, passes: int, constants: CostConstants
+) -> list[Figure]:
+    """Time layouts and the trees in turns."""
     rules, events = workload.rules(), workload.events(event_count)
     batches = batches_of(events)
-    loaded = load(rules, workload.events(SAMPLE_EVENTS, first=SAMPLE_FIRST))
+    sample = workload.events(SAMPLE_EVENTS, first=SAMPLE_FIRST)
+    loaded, with_tree, weighed = both_layouts(rules, sample, constants)
     trees = {tree: TreeRun(pack, rules, batches) for tree, pack in TREES.items()}
     engine = PayloadRun(loaded, batches, "columns")
     runs: dict[str, Run] = {"layout": KernelRun(loaded, batches), "engine": engine, **trees}
+    if with_tree is not None:
+        runs["layout with a tree"] = KernelRun(with_tree, batches)
     expected = runs["layout"].run()
     if expected[:CHECKED].tolist() != expected_counts(rules, events, CHECKED).tolist():
         raise WrongAnswer("brute force finds other matches than the layout")
@@ -124,8 +163,14 @@ def compare(name: str, workload: Workload, event_count: int, passes: int) -> lis
         figure("engine, time", min(times["engine"]), "us/event"),
         figure("layout, bytes", loaded.index_bytes / rules.size, "bytes/subscription"),
     ]
+
+    def ratios_of(run: str) -> list[float]:
+        return [one / other for one, other in zip(times[run], times["layout"], strict=True)]
+
+    if with_tree is not None:
+        found += choice_figures(ratios_of("layout with a tree"), weighed, figure)
     for tree, made in trees.items():
-        ratios = [one / other for one, other in zip(times[tree], times["layout"], strict=True)]
+        ratios = ratios_of(tree)
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         found.append(figure(f"{tree}, time / layout's", statistics.median(ratios), "x", spread))
         found.append(figure(f"{tree}, bytes", made.bytes / rules.size, "bytes/subscription"))
@@ -142,11 +187,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--passes", type=int, default=9)
     parser.add_argument("--keep", action="store_true", help="lines of other sizes stay as they are")
     options = parser.parse_args(arguments)
+    constants = CostConstants(**measure_steps())
     for size in options.sizes:
         for name, workload, event_count in workloads(size):
             if options.only and name not in options.only:
                 continue
-            figures = compare(name, workload, event_count, options.passes)
+            figures = compare(name, workload, event_count, options.passes, constants)
             shown = (f"{one.figure} {one.value:.3g} {one.spread}".strip() for one in figures)
             sys.stdout.write(f"{name}, {size:,}: " + "; ".join(shown) + "\n")
             sys.stdout.flush()
