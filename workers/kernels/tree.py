@@ -117,6 +117,7 @@ def collect_leaves(
     opened = np.int64(0)
     while top > 0:
         if count == PENDING_MAX:
+            cursor[Index(CURSOR_TREE)] = top
             cursor[Index(CURSOR_OPENED)] += opened
             return count, False
         top -= 1
