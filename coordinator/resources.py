@@ -263,6 +263,19 @@ class Resources:
         path.write_bytes(orjson.dumps(facts))
         self._undo.callback(path.unlink, missing_ok=True)
 
+    def check_segments(self) -> None:
+        """Raise `SegmentError` when somebody has removed segments: no new worker could begin with them."""
+        used = {self.catalogue.name, self.slab.name, self.counters.name}
+        used.update(slots.name for slots in self.results.values())
+        missing = used - set(list_segments(self.cluster_id))
+        if missing:
+            raise SegmentError(
+                "segments of this cluster were removed from /dev/shm while it runs",
+                seen=sorted(missing),
+                remedy="Nothing acknowledged is lost: start the cluster again, as a system user where logind "
+                "removes what users have there when they log out (RemoveIPC).",
+            )
+
     def _unlink_all(self) -> None:
         for name in list_segments(self.cluster_id):
             parts = parse_name(name)

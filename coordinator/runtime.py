@@ -350,6 +350,7 @@ class Coordinator:
             if not self.scheduler.workers[worker_idx].dismissed:
                 log.warning("worker %d died", worker_idx)
                 self.resources.count.add("worker_restarts", 1)
+                self.resources.check_segments()
             self.carry_out(self.scheduler.worker_died(worker_idx, now_s))
             return
         log.warning("the tuner died")
