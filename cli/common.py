@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 JSON_KEY = "pubsub_cluster.json"
+SEEN_SIZE_MAX = 200
+LIMIT_SIZE_MAX = 1_000  # a list of all names that there are is what a person needs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,7 +62,7 @@ def error_text(error: PubSubError, title: str = "Error") -> str:
         items = seen if isinstance(seen, list | tuple) and seen else [seen]
         lines.append(f"  {'seen:':<9}{_short(', '.join(shown(item) for item in items))}")
     if error.limit is not None:
-        lines.append(f"  {'allowed:':<9}{_short(allowed(error.limit))}")
+        lines.append(f"  {'allowed:':<9}{_short(allowed(error.limit), LIMIT_SIZE_MAX)}")
     if error.remedy:
         first, *rest = error.remedy.splitlines()
         lines.append(f"  {'remedy:':<9}{first}")
@@ -68,8 +70,8 @@ def error_text(error: PubSubError, title: str = "Error") -> str:
     return "\n".join(map(printable, lines))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:180]}... ({len(text)} characters)"
+def _short(text: str, size_max: int = SEEN_SIZE_MAX) -> str:
+    return text if len(text) <= size_max else f"{text[: size_max - 20]}... ({len(text)} characters)"
 
 
 @contextlib.contextmanager

@@ -63,8 +63,11 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
+            remedy = "Nothing of this was acknowledged. Free disk space or restore the file; try again."
+            if verb == "opened":
+                remedy = "Free disk space, or restore the file; what is durable in it was not touched."
             raise StoreError(
                 f"the {self._what} could not be {verb}",
                 seen=f"{error} ({self.path})",
-                remedy="Nothing of this was acknowledged. Free disk space or restore the file; try again.",
+                remedy=remedy,
             ) from error

@@ -255,6 +255,12 @@ def test_an_error_shows_objects_and_empty_lists_as_json() -> None:
     assert text.splitlines()[1:] == ["  seen:    []", '  allowed: {"name": "size", "ordered": true}']
 
 
+def test_an_error_tells_all_names_that_are_allowed() -> None:
+    names = [f"matcher-{number}" for number in range(40)]
+    assert ", ".join(names) in error_text(CallerError("no", seen="x" * 5_000, limit=names))
+    assert len(error_text(CallerError("no", seen="x" * 5_000))) < 300
+
+
 def test_an_error_does_not_move_the_cursor() -> None:
     error = CallerError("no 'a\x1b[2J'", seen="\x9b1A", remedy="Do\nthis\b.", picture="a\x1b = 1\n^")
     assert all(line.isprintable() for line in error_text(error, title="x\x00").split("\n"))
