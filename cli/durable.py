@@ -102,7 +102,8 @@ def _confirm() -> None:
     try:
         click.confirm("Replace all subscriptions of the cluster?", abort=True, err=True)
     except click.Abort:
-        note("" if sys.stdin.isatty() else "\nNobody is there to ask: give --yes.")
+        if not sys.stdin.isatty():
+            note("\nNobody is there to ask: give --yes.")
         raise
 
 
