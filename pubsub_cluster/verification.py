@@ -24,7 +24,7 @@ from pubsub_cluster.coordinator.keeper import KeeperTask, main, table
 from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import PubSubError
-from pubsub_cluster.language.expression import And, Atom, Expression, Not, Or
+from pubsub_cluster.language.expression import And, Atom, Expression, Not, Operator, Or
 from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.limits import INT64_MAX, INT64_MIN, Limits
 from pubsub_cluster.language.naive import NaiveMatcher
@@ -41,6 +41,7 @@ from pubsub_cluster.workers.engine import EMPTY_GENERATION, MatchEngine
 
 EVENTS = 64
 EXAMPLES = 8
+BESIDE = {Operator.LT: -1, Operator.GT: 1}  # a number that fulfils the comparison, unlike its constant
 
 
 class _Verification:
@@ -241,8 +242,13 @@ def _values(expression: Expression) -> Iterator[tuple[str, Any]]:
                 yield from _values(child)
         case Not(child):
             yield from _values(child)
-        case Atom(attribute=name, value=value, lo=lo) if name is not None:
-            value = value[0] if isinstance(value, tuple) else lo if value is None else value
+        case Atom(attribute=name, operator=operator, value=value, lo=lo) if name is not None:
+            if isinstance(value, tuple):
+                value = next(iter(value), None)
+            elif value is None:
+                value = lo
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                value += BESIDE.get(operator, 0)
             if value is not None:
                 yield name, value
 

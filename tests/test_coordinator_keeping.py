@@ -36,10 +36,12 @@ from pubsub_cluster.language.errors import ProtocolError, StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.language.schema_rules import extended
+from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.shm.packed_file import PACKED_FORMAT, PackedWriter, opened
+from pubsub_cluster.verification import _values
 
 SCHEMA = msgspec.json.encode(EMPTY_SCHEMA.to_json()).decode()
 GROUP = 50
@@ -513,3 +515,10 @@ def test_a_job_of_a_life_before_is_not_taken_for_one_of_this() -> None:
     after.submit("backup", "r2", "/another/file")
     with pytest.raises(ProtocolError, match="no such job"):
         after.job(mine.number)
+
+
+def test_verification_makes_events_that_fulfil_comparisons() -> None:
+    expression = parse_text(
+        "a > 5 AND b < 2.5 AND c >= 3 AND NOT d <= 4 AND e = 'x' AND f BETWEEN 1 AND 2 OR g IN ()"
+    )
+    assert dict(_values(expression)) == {"a": 6, "b": 1.5, "c": 3, "d": 4, "e": "x", "f": 1}
