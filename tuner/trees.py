@@ -32,8 +32,9 @@ BRANCH = 16
 """M. A node's children are compared at once, and smaller nodes have narrower boxes: of the paper's 40 and 16,
 16 was the faster one wherever a tree beat tables (`benchmarks.trees`)."""
 
-CLAUSES_MAX = 200_000
-"""Packing takes about two seconds for 100,000, on the tuner's processor, and grows faster than they do."""
+CLAUSES_MAX = 50_000
+"""Trees of more leave the caches, where their measured prices are too low and they were chosen wrongly; packing
+takes about two seconds for 100,000, on the tuner's processor, and grows faster than they do."""
 
 DIMENSIONS_MAX = 32
 EVENTS_LEAST, EVENTS_MOST = 64, 512
