@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.algorithms.predicate_kernels import EQ, satisfied
 from pubsub_cluster.algorithms.rr4089.cluster_kernels import (
     CAPACITY,
@@ -172,9 +174,10 @@ def check_cluster(
     words: Any, flags: Any, cluster: Any, rest: Any, columns: Any, found: Any, is_special: Any
 ) -> Any:
     """See `check`; `is_special` False: by the loop for any number of predicates."""
+    none = np.int64(0)  # see `match_events`
     if is_special:
-        return check(words, flags, cluster, rest, columns, found, 0)
-    return _any_size(words, flags, cluster, rest, columns, found, 0)
+        return check(words, flags, cluster, rest, columns, found, none)
+    return _any_size(words, flags, cluster, rest, columns, found, none)
 
 
 @kernel
@@ -311,7 +314,8 @@ def match_events(held: Any, owner: Any, predicates: Any, stops: Any, work: Any, 
     total = 0
     for event in range(begin, end):
         bounds = (stops[event], stops[event + 1])
-        count, matched = candidates_of(held, predicates, bounds, work, counters), 0
+        count = candidates_of(held, predicates, bounds, work, counters)
+        matched = np.int64(0)  # not a literal: `check` would be compiled for that, too
         for at in range(count):
             row = held.access[chosen[at], FIRST]
             while row >= 0:
