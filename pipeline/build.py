@@ -144,32 +144,34 @@ def build(
         tasks["statistics"] = None if statistics is None else str(statistics.absolute())
         told = _carry_out(spark, work, tasks)
         tell("publishing")
-        of_parts, of_changes = told[: len(placed)], told[len(placed) :]
-        facts = {
-            "build": uuid.uuid4().hex,
-            "version": version,
-            "next_handle": max((one.next_handle for one in fragments), default=1)
-            if has_handles
-            else version + 1,
-            "parts_by": "ranges of ids",
-            "refused": _keep_refused(work, folder, written),
-            "sampled_events": of_parts[0]["sampled_events"],
-            "layouts": [one["summary"] for one in of_parts],
-        }
-        made = LayoutGeneration(
-            folder,
-            generation,
-            schema,
-            tuple(PartFacts(**one) for one in _put_in_place(work, folder, "part", of_parts)),
-            facts,
-            tuple(ChangesFacts(**one) for one in _put_in_place(work, folder, "changes", of_changes)),
-        )
+        handles = [one.next_handle for one in fragments] if has_handles else [version + 1]
+        facts = {"version": version, "next_handle": max(handles, default=1)}
+        facts["refused"] = _keep_refused(work, folder, written)
+        made = _made(work, LayoutGeneration(folder, generation, schema, (), facts), told, len(placed))
         shutil.rmtree(work)
         publish_generation(root.absolute(), made)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return made
+
+
+def _made(work: Path, begun: LayoutGeneration, told: Told, part_count: int) -> LayoutGeneration:
+    """Give the files of the second stage their names; return the generation with them."""
+    of_parts, of_changes = told[:part_count], told[part_count:]
+    facts = {
+        "build": uuid.uuid4().hex,
+        "parts_by": "ranges of ids",
+        "sampled_events": of_parts[0]["sampled_events"],
+        "layouts": [one["summary"] for one in of_parts],
+    }
+    return begun._replace(
+        parts=tuple(PartFacts(**one) for one in _put_in_place(work, begun.folder, "part", of_parts)),
+        facts={**begun.facts, **facts},
+        changes=tuple(
+            ChangesFacts(**one) for one in _put_in_place(work, begun.folder, "changes", of_changes)
+        ),
+    )
 
 
 def _begin(root: Path) -> tuple[int, Path]:
