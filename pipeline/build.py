@@ -145,7 +145,7 @@ def build(
         told = _carry_out(spark, work, tasks)
         tell("publishing")
         handles = [one.next_handle for one in fragments] if has_handles else [version + 1]
-        facts = {"version": version, "next_handle": max(handles, default=1)}
+        facts: dict[str, Any] = {"version": version, "next_handle": max(handles, default=1)}
         facts["refused"] = _keep_refused(work, folder, written)
         made = _made(work, LayoutGeneration(folder, generation, schema, (), facts), told, len(placed))
         shutil.rmtree(work)
