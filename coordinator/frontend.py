@@ -8,6 +8,7 @@ the client asks again (one too large for the window is worked out anew).
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator, Sequence
 
 import zmq
@@ -40,6 +41,7 @@ from pubsub_cluster.shm.fault_points import fault_point
 SEND_QUEUE_MESSAGES_MAX = 1_000
 RECEIVE_QUEUE_MESSAGES_MAX = 1_000
 MESSAGES_PER_TURN = 256
+TURN_S = 0.002  # what piled up in a pause is taken in slices: workers that are done would wait for all of it
 TOGETHER_PEERS_MAX = 4_096
 
 
@@ -72,12 +74,14 @@ class Frontend:
     def receive(self) -> Iterator[tuple[bytes, Message | PublishRequest | PubSubError]]:
         """Yield what has arrived, at most a turn's worth: a checked request, or why it is none.
 
-        Only to be called when something has: the socket is not asked before the first message.
+        A turn is also over when what the caller does with the messages has taken `TURN_S`. Only to be called
+        when something has arrived: the socket is not asked before the first message.
         """
+        until_s = time.monotonic() + TURN_S
         for _ in range(MESSAGES_PER_TURN):
             identity, frames = receive(self.socket)
             yield identity, _checked(frames)
-            if not readable(self.socket):
+            if time.monotonic() >= until_s or not readable(self.socket):
                 return
 
     def send(self, identity: bytes, frames: Sequence[Buffer]) -> None:
