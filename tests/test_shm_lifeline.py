@@ -107,3 +107,21 @@ def test_whoever_ends_the_process_stops_it_in_order(number: int, how: str, told:
         command, capture_output=True, text=True, timeout=30, env=child_environment(), check=True
     )
     assert int(ended.stdout) == told
+
+
+def test_whoever_leaves_does_it_behind_others_with_all_its_threads() -> None:
+    script = """
+import os, threading
+from pubsub_cluster.shm import lifeline
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+def tell(exit_code):
+    nices = [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir("/proc/self/task")]
+    os.write(1, repr(nices).encode())
+    end(exit_code)
+end, os._exit = os._exit, tell
+lifeline.leave(3)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=60.0)
+    nice = max(os.getpriority(os.PRIO_PROCESS, 0), lifeline.GENTLE_NICENESS)
+    assert (done.returncode, done.stdout) == (3, f"[{nice}, {nice}]"), done.stderr
