@@ -33,8 +33,8 @@ BRANCH = 16
 16 was the faster one wherever a tree beat tables (`benchmarks.trees`)."""
 
 CLAUSES_MAX = 50_000
-"""Trees of more leave the caches, where their measured prices are too low and they were chosen wrongly; packing
-takes about two seconds for 100,000, on the tuner's processor, and grows faster than they do."""
+"""Trees of more leave the caches, where measured prices are too low: they were chosen wrongly. Packing takes
+about two seconds for 100,000, on the tuner's processor, and grows faster than they do."""
 
 DIMENSIONS_MAX = 32
 EVENTS_LEAST, EVENTS_MOST = 64, 512
