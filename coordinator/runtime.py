@@ -190,7 +190,7 @@ class Coordinator:
         from_clients = self.frontend.socket in ready
         if len(ready) > from_clients:
             self._hear_children(ready, now_s)
-        if is_changed := (self.store.wake_fd in ready or self.changes.reported) and self.changes.committed():
+        if (self.store.wake_fd in ready or self.changes.reported) and self.changes.committed():
             self.building.catalogue_changed()
         if self.durable.wake_fd in ready:
             self.durable.poll()
@@ -200,8 +200,7 @@ class Coordinator:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
         self.publishing.place_waiting(now_s)
-        if not is_changed:  # one slice or the other: workers that are done wait for the end of a turn
-            self.changes.work()
+        self.changes.work()
         self.durable.work()
         self.carry_out(self.building.epochs.work())
         if now_s >= self._look_around_s or not ready:
