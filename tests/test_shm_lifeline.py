@@ -83,8 +83,7 @@ STOPPED_BY = """
 import os, signal, sys
 from pubsub_cluster.shm.lifeline import on_stop
 number = int(sys.argv[1])
-if "outlives" in sys.argv:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "outlives" in sys.argv else signal.SIG_DFL)
 told = []
 on_stop(lambda: told.append(number))
 os.kill(os.getpid(), number)
