@@ -1,0 +1,94 @@
+"""The keeper's desk: tasks that are refused, begun, begun anew when their process died, and told."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pubsub_cluster.coordinator.keeping import ATTEMPTS_MAX, Job, KeeperDesk
+from pubsub_cluster.coordinator.store import ChangeStore
+from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
+
+
+def desk_at_work() -> KeeperDesk:
+    """A desk whose keeper needs no process: `dies` ends it."""
+    return KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, {})  # type: ignore[arg-type]
+
+
+def dies(desk: KeeperDesk) -> None:
+    """The keeper takes the first task and is killed at it."""
+    job = desk._waiting.popleft()
+    job.attempts += 1
+    desk._running = job
+    desk._process = SimpleNamespace(stdout=io.BytesIO(), returncode=-9)  # type: ignore[assignment]
+    desk._finish(1.0)
+
+
+def test_a_task_whose_keeper_died_is_begun_anew_a_few_times() -> None:
+    desk = desk_at_work()
+    job = desk.submit("backup", "r1", "/a/file")
+    for _ in range(ATTEMPTS_MAX - 1):
+        dies(desk)
+        assert job.state == "waiting" and list(desk._waiting) == [job]
+    dies(desk)
+    assert job.state == "failed" and job.error is not None and "died" in job.error["condition"]
+    assert not desk._waiting
+
+
+@pytest.mark.parametrize("what", ["table", "processes"])
+def test_a_task_that_cannot_be_begun_fails_alone(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a table that was taken away nor a machine without room for a keeper ends the coordinator."""
+    store = ChangeStore(tmp_path, "full")
+    desk = desk_at_work()
+    if what == "table":
+        store.path.unlink()
+        monkeypatch.setattr(desk, "_task", lambda job: store.stored_schema())
+    else:
+        monkeypatch.setattr(desk, "_task", lambda job: {})
+        monkeypatch.setattr(subprocess, "Popen", no_more_processes)
+    job = desk.submit("backup", "r1", "/a/file")
+    desk.tick(1.0)
+    store.close()
+    assert job.state == "failed" and job.error is not None
+    assert ("removed or replaced" if what == "table" else "could not be started") in job.error["condition"]
+    assert not store.path.exists() or what == "processes"
+    assert desk._process is None and not desk._waiting
+
+
+def no_more_processes(*_: Any, **__: Any) -> None:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_what_cannot_be_a_path_or_a_number_is_refused() -> None:
+    desk = desk_at_work()
+    for path in (None, 5, "relative", "/a\0b"):
+        with pytest.raises(ProtocolError, match="path"):
+            desk.submit("backup", "r1", path)
+    job = desk.submit("verify", "r2")
+    for number in (True, "1", [job.number], {}, None, job.number + 1):
+        with pytest.raises(ProtocolError, match="no such job"):
+            desk.job(number)
+
+
+def test_what_was_asked_for_before_a_restore_is_done_after_it() -> None:
+    jobs: dict[int, Job] = {}
+    before = KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, jobs)  # type: ignore[arg-type]
+    job = before.submit("backup", "r1", "/a/file")
+    after = KeeperDesk(SimpleNamespace(), EMPTY_SCHEMA, jobs)  # type: ignore[arg-type]
+    assert list(after._waiting) == [job]
+
+
+def test_a_job_of_a_life_before_is_not_taken_for_one_of_this() -> None:
+    before, after = desk_at_work(), desk_at_work()
+    mine = before.submit("backup", "r1", "/a/file")
+    after.submit("backup", "r2", "/another/file")
+    with pytest.raises(ProtocolError, match="no such job"):
+        after.job(mine.number)
