@@ -26,8 +26,11 @@ from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
 from pubsub_cluster.language.protocol import RETAINED_TOLD, Answer, Message, Op
+from pubsub_cluster.language.together import REQUESTS_MAX
 
 PENDING_MAX = 512
+PARTS_IN_FLIGHT = 8
+"""Of a list of batches: the fewer, the more share a message, and the sooner workers may run dry."""
 """Publications of `publish_soon` without an answer; more would not fit the sockets' queues."""
 
 _ANSWERS = {answer.value: answer for answer in Answer}
@@ -258,18 +261,29 @@ class Calls(OperatorCalls, SchemaCalls):
         on their way, the less each of them costs (64 for batches of a thousand events and two workers).
         A column's array must not change before its batch's matches are out: large buffers are not copied. The
         first batch that is refused as a whole raises its error and ends the stream.
+
+        Of a list of batches an eighth of `in_flight` is sent at a time, in one message where they are small;
+        from anything else, which may have to wait for its next batch, each is sent as soon as it is there.
         """
         sent: deque[Publication] = deque()
+        is_list = isinstance(batches, list | tuple)
 
         async def send(batch: Batch) -> Request:
             publication = await self._publication(batch, answer, ids, None, None, valid_until)
             sent.append(publication)
-            return await self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
+            return await self._session.send(Op.PUBLISH, publication.fields, publication.buffers, at_once > 1)
 
         senders = (partial(send, batch) for batch in batches)
-        async with aclosing(self._session.ask_in_order(senders, max(1, in_flight))) as found:
+        in_flight = max(1, in_flight)
+        at_once = max(1, in_flight // PARTS_IN_FLIGHT) if is_list and await self._takes_several() else 1
+        async with aclosing(self._session.ask_in_order(senders, in_flight, at_once)) as found:
             async for request in found:
                 yield _matches(await self._session.wait(request), sent.popleft())
+
+    async def _takes_several(self) -> bool:
+        """Say whether the cluster takes several requests in one message."""
+        requests = (await self._session.hello()).get("requests")
+        return isinstance(requests, int) and requests >= REQUESTS_MAX
 
     async def forget(self, owner: str, durable: str) -> bool:
         """Remove a durable receiver and all that is kept for it; return whether there was one."""

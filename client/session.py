@@ -16,6 +16,7 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -115,11 +116,13 @@ class Session:
             self._checked_hello = self.connection.hello
         return self.connection.hello
 
-    async def send(self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> Request:
-        """Send a request without waiting for its answer."""
+    async def send(
+        self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = (), hold: bool = False
+    ) -> Request:
+        """Send a request without waiting for its answer; with `hold`, `Transport.release` sends it."""
         await self.hello()
         request, instructions = self.connection.submit(op, fields, buffers, time.monotonic(), self.timeout_s)
-        self._do(instructions)
+        self._do(instructions, self._transport.hold if hold else self._transport.send)
         return request
 
     async def wait(self, request: Request) -> Message:
@@ -137,13 +140,24 @@ class Session:
         """Send a request and wait for its answer."""
         return await self.wait(await self.send(op, fields, buffers))
 
-    async def ask_in_order(self, requests: Iterable[Sender], in_flight: int) -> AsyncGenerator[Request, None]:
-        """Send requests with at most `in_flight` unanswered and yield them, finished, in order."""
+    async def ask_in_order(
+        self, requests: Iterable[Sender], in_flight: int, at_once: int = 1
+    ) -> AsyncGenerator[Request, None]:
+        """Send requests with at most `in_flight` unanswered and yield them, finished, in order.
+
+        They are sent `at_once` at a time, in one message where they are held; none is while the caller has
+        what is yielded.
+        """
         waiting: deque[Request] = deque()
+        senders = iter(requests)
         try:
-            for send in requests:
-                waiting.append(await send())
-                if len(waiting) >= in_flight:
+            while several := list(islice(senders, at_once)):
+                try:
+                    for send in several:
+                        waiting.append(await send())
+                finally:
+                    self._release()
+                while len(waiting) > in_flight - at_once:
                     yield await self._finish(waiting.popleft())
             while waiting:
                 yield await self._finish(waiting.popleft())
@@ -326,19 +340,23 @@ class Session:
                 told()
         self._news.tell()
 
+    def _release(self) -> None:
+        self._transport.release()
+
     def _reopen(self) -> None:
         self._transport.reopen()
 
     def _close_transport(self) -> None:
         self._transport.close()
 
-    def _do(self, instructions: Instructions) -> None:
+    def _do(self, instructions: Instructions, send: Callable[[Sequence[Buffer]], None] | None = None) -> None:
         if instructions is NOTHING:
             return
         if instructions.reconnect:
             self._reopen()
+        send = self._transport.send if send is None else send
         for frames in instructions.send:
-            self._transport.send(frames)
+            send(frames)
         for header in instructions.listening:
             listener = self._listeners.get(listen_key(header))
             if listener is not None:

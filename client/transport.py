@@ -18,6 +18,7 @@ from pubsub_cluster.client.record_reader import RecordReader
 from pubsub_cluster.language.errors import CallerError
 from pubsub_cluster.language.protocol import Buffer
 from pubsub_cluster.language.records import Record
+from pubsub_cluster.language.together import REQUESTS, REQUESTS_MAX, REQUESTS_SIZE_BYTES_MAX, together
 
 QUEUED_MESSAGES_MAX = 1_000
 # Plain numbers: combining pyzmq's flags costs more than sending a frame.
@@ -25,7 +26,7 @@ NOT_LAST = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 LAST = int(zmq.NOBLOCK)
 EVENTS, READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
 SELECT_DESCRIPTORS_MAX = 1_024
-COPIED_SIZE_BYTES_MAX = 1 << 19  # copying less is cheaper than sharing it with the thread that sends
+COPIED_SIZE_BYTES_MAX = 1 << 16  # copying less is cheaper than sharing it with the thread that sends
 # A reply's largest frame: eight bytes for each of 16 million matches.
 FRAME_SIZE_BYTES_MAX = 1 << 28
 
@@ -58,6 +59,8 @@ class Transport:
             self._context.term()
             raise
         self.unsent_count = 0
+        self._held: list[Sequence[Buffer]] = []
+        self._held_size_bytes = 0
         self.records: RecordReader | None = None
         self._both: select.epoll | None = None
 
@@ -80,13 +83,33 @@ class Transport:
 
     def reopen(self) -> None:
         """Throw the connection away, with all that is queued in it, and open another."""
+        self._held.clear()
         self._socket.close(linger=0)
         self._socket = self._open()
         if self.records is not None:
             self._watch_both()
 
+    def hold(self, frames: Sequence[Buffer]) -> None:
+        """Keep a request until `release`, which sends what is held in one message; others go out after it."""
+        if set(map(type, frames)) != {bytes}:  # views of arrays, which are mostly large
+            self.send(frames)
+            return
+        size_bytes = sum(map(len, frames))
+        if self._held_size_bytes + size_bytes > REQUESTS_SIZE_BYTES_MAX or len(self._held) == REQUESTS_MAX:
+            self.release()
+        self._held.append(frames)
+        self._held_size_bytes += size_bytes
+
+    def release(self) -> None:
+        """Send what is held."""
+        held, self._held, self._held_size_bytes = self._held, [], 0
+        if held:
+            self.send(held[0] if len(held) == 1 else together(REQUESTS, held))
+
     def send(self, frames: Sequence[Buffer]) -> None:
         """Queue a message; large buffers are not copied and must not change before their answer."""
+        if self._held:
+            self.release()
         try:
             for frame in frames[:-1]:
                 self._socket.send(frame, NOT_LAST, copy=memoryview(frame).nbytes < COPIED_SIZE_BYTES_MAX)

@@ -35,7 +35,13 @@ from pubsub_cluster.language.protocol import (
     parse_message,
     parse_publish,
 )
-from pubsub_cluster.language.together import TOGETHER_SIZE_BYTES_MAX, together
+from pubsub_cluster.language.together import (
+    REPLIES,
+    REQUESTS_SIZE_BYTES_MAX,
+    TOGETHER_SIZE_BYTES_MAX,
+    parse_requests,
+    together,
+)
 from pubsub_cluster.shm.fault_points import fault_point
 
 SEND_QUEUE_MESSAGES_MAX = 1_000
@@ -63,7 +69,10 @@ class Frontend:
             (zmq.LINGER, 0),
             (zmq.SNDHWM, SEND_QUEUE_MESSAGES_MAX),
             (zmq.RCVHWM, RECEIVE_QUEUE_MESSAGES_MAX),
-            (zmq.MAXMSGSIZE, limits.batch_size_bytes_max + FRAME_SLACK_BYTES),
+            (
+                zmq.MAXMSGSIZE,
+                max(limits.batch_size_bytes_max, REQUESTS_SIZE_BYTES_MAX) + FRAME_SLACK_BYTES,
+            ),
         ):
             self.socket.setsockopt(option, value)
         bind(self.socket, endpoints)
@@ -80,7 +89,8 @@ class Frontend:
         until_s = time.monotonic() + TURN_S
         for _ in range(MESSAGES_PER_TURN):
             identity, frames = receive(self.socket)
-            yield identity, _checked(frames)
+            for request in _requests_of(frames):
+                yield identity, request
             if time.monotonic() >= until_s or not readable(self.socket):
                 return
 
@@ -115,7 +125,7 @@ class Frontend:
                     continue
             self.send(identity, frames)
         for identity, several in shared.items():
-            self.send(identity, together(several) if len(several) > 1 else several[0])
+            self.send(identity, together(REPLIES, several) if len(several) > 1 else several[0])
 
     @fault_point("client.send")
     def offer(self, identity: bytes, frames: Sequence[Buffer]) -> bool:
@@ -154,6 +164,19 @@ class Frontend:
         """Close the socket; what a peer has not taken within a moment is dropped."""
         self.socket.close(linger=200)
         self._context.term()
+
+
+def _requests_of(frames: list[Buffer]) -> list[Message | PublishRequest | PubSubError]:
+    """Return what a message asks for: mostly one thing, of some clients several."""
+    try:
+        publish = parse_publish(frames)
+        if publish is not None:
+            return [publish]
+        several = parse_requests(frames)
+    except PubSubError as error:
+        error.fields.setdefault("request", "")
+        return [error]
+    return [_checked(frames)] if several is None else [_checked(one) for one in several]
 
 
 def _checked(frames: list[Buffer]) -> Message | PublishRequest | PubSubError:

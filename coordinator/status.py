@@ -15,6 +15,7 @@ import orjson
 from pubsub_cluster.coordinator.config import LAYOUT_ENGINE
 from pubsub_cluster.language.errors import ProtocolError
 from pubsub_cluster.language.protocol import PROTOCOL_VERSION, TUNE_ACTIONS
+from pubsub_cluster.language.together import REQUESTS_MAX
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import SHM_DIRECTORY, list_segments, parse_name
 
@@ -34,6 +35,7 @@ def greeting(coordinator: Coordinator) -> dict[str, Any]:
         "cluster_id": coordinator.resources.cluster_id,
         "life": coordinator.resources.life,
         "version": PROTOCOL_VERSION,
+        "requests": REQUESTS_MAX,
         "limits": asdict(coordinator.config.limits),
         "schema": coordinator.config.schema.to_json(),
     }

@@ -112,7 +112,7 @@ REQUEST_FIELDS: dict[Op, Fields] = {
     Op.STOP: Fields(),
 }
 REPLY_FIELDS: dict[Op, frozenset[str]] = {
-    Op.HELLO: frozenset({"cluster_id", "life", "version", "limits", "schema"}),
+    Op.HELLO: frozenset({"cluster_id", "life", "version", "requests", "limits", "schema"}),
     Op.PING: frozenset(),
     Op.SUBSCRIBE: frozenset({"results", "version"}),
     Op.UPDATE: frozenset({"results", "version"}),

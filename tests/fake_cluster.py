@@ -25,6 +25,7 @@ from pubsub_cluster.language.protocol import (
     parse_message,
     reply_frames,
 )
+from pubsub_cluster.language.together import REQUESTS_MAX, parse_requests
 
 Frames = list[Buffer]
 SILENT: Frames = []
@@ -40,6 +41,10 @@ class FakeCluster:
         Called with each request; returns the frames to send, `SILENT` for no answer, None for good behaviour.
     seen : list of Message
         Every request, in order of arrival.
+    messages : list of int
+        The number of requests in each message that has come.
+    requests_max : int
+        What it says in its greeting that it takes in one message.
     """
 
     def __init__(self, data_dir: Path, life: str = "first", script: Script | None = None) -> None:
@@ -47,6 +52,8 @@ class FakeCluster:
         self.life = life
         self.script = script
         self.seen: list[Message] = []
+        self.messages: list[int] = []
+        self.requests_max = REQUESTS_MAX
         self.subscriptions: dict[str, Any] = {}
         self.limits = {name: getattr(DEFAULT_LIMITS, name) for name in DEFAULT_LIMITS.__dataclass_fields__}
         self._replies: dict[str, Frames] = {}
@@ -92,13 +99,16 @@ class FakeCluster:
                 self._outbox.pop(0)(socket)
             if socket.poll(5):
                 identity, *frames = socket.recv_multipart()
-                answer = self._answer(identity, frames)
-                if answer:
-                    socket.send_multipart([identity, *answer])
+                several = parse_requests(frames) or [frames]
+                self.messages.append(len(several))
+                for one in several:
+                    answer = self._answer(identity, one)
+                    if answer:
+                        socket.send_multipart([identity, *answer])
         socket.close()
         context.term()
 
-    def _answer(self, identity: bytes, frames: list[bytes]) -> Frames:
+    def _answer(self, identity: bytes, frames: Frames) -> Frames:
         message = parse_message(frames)
         op = check_request(message)
         self.seen.append(message)
@@ -122,6 +132,7 @@ class FakeCluster:
                 "cluster_id": "c1",
                 "life": self.life,
                 "version": 1,
+                "requests": self.requests_max,
                 "limits": self.limits,
                 "schema": {},
             }

@@ -11,7 +11,10 @@ from clusters import wait_until
 
 from pubsub_cluster.coordinator import frontend as module
 from pubsub_cluster.coordinator.frontend import MESSAGES_PER_TURN, TURN_S, Frontend
+from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.protocol import Message, Op, request_frames
+from pubsub_cluster.language.together import REQUESTS, together
 
 
 @pytest.mark.parametrize(("work_s", "expected"), [(0.0, 9), (TURN_S / 4, 4), (10.0, 1)])
@@ -44,3 +47,14 @@ def test_a_turn_is_over_when_the_work_has_taken_its_time_and_the_next_goes_on(
         peer.close(linger=0)
         context.term()
         frontend.close()
+
+
+def test_a_bad_request_among_others_costs_itself_an_answer() -> None:
+    good = request_frames(Op.PING, "good", {})
+    bad = request_frames(Op.PING, "bad", {"unknown": 1})
+    frames = together(REQUESTS, [good, bad, good])
+    first, refused, last = module._requests_of(frames)
+    assert isinstance(first, Message) and isinstance(last, Message) and first.request == "good"
+    assert isinstance(refused, PubSubError) and refused.fields["request"] == "bad"
+    (whole,) = module._requests_of([*frames[:2], b"", b""])
+    assert isinstance(whole, PubSubError) and whole.fields["request"] == ""

@@ -11,7 +11,7 @@ import zmq
 from fake_cluster import FakeCluster
 
 from pubsub_cluster.coordinator import answers
-from pubsub_cluster.language import errors, paths, protocol
+from pubsub_cluster.language import errors, paths, protocol, together
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.payload_check import COLUMN_TYPES, FORMATS
 
@@ -107,6 +107,7 @@ def test_formats_and_answers_are_those_of_the_code() -> None:
         (protocol.FRAME_COUNT_MAX, "## Transport"),
         (protocol.FRAME_SLACK_BYTES, "## Transport"),
         (paths.SOCKET_PATH_SIZE_BYTES_MAX, "## Transport"),
+        (together.REQUESTS_MAX, "## Messages"),
         (DEFAULT_LIMITS.name_size_bytes_max, "### publish"),
         (answers.REPLIES_MAX, "## Sending again"),
         (answers.REPLIES_SIZE_BYTES_MAX >> 20, "## Sending again"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from pubsub_cluster.language.errors import (
     UnknownIdError,
 )
 from pubsub_cluster.language.protocol import Message, Op, reply_frames
+from pubsub_cluster.language.together import REQUESTS_SIZE_BYTES_MAX
 
 # -- the catalogue ---------------------------------------------------------------------------------
 
@@ -233,6 +234,37 @@ def test_a_stream_takes_batches_only_as_it_needs_them(cluster: FakeCluster, clie
     assert len(taken) == 3
     stream.close()  # type: ignore[attr-defined]
     client.ping()
+
+
+def test_a_list_of_batches_is_sent_several_at_a_time(cluster: FakeCluster, client: Client) -> None:
+    client.hello()
+    del cluster.messages[:]
+    found = list(client.publish_stream([[{"x": i}] for i in range(19)], in_flight=32))
+    assert [len(matches) for matches in found] == [1] * 19
+    assert cluster.messages == [4, 4, 4, 4, 3]  # an eighth of what is on its way
+    assert [message.header["batch_id"].rsplit("-", 1)[1] for message in cluster.seen[-19:]] == [
+        str(number) for number in range(1, 20)
+    ]
+
+
+@pytest.mark.parametrize("case", ["an iterator", "a cluster that does not say that it takes them", "large"])
+def test_batches_that_are_sent_alone(cluster: FakeCluster, client: Client, case: str) -> None:
+    cluster.requests_max = 0 if case.startswith("a cluster") else cluster.requests_max
+    text = "n" * (REQUESTS_SIZE_BYTES_MAX if case == "large" else 1)
+    made: Iterable[list[dict[str, str]]] = [[{"x": text}] for _ in range(4)]
+    found = list(client.publish_stream(iter(made) if case == "an iterator" else made, in_flight=32))
+    assert [len(matches) for matches in found] == [1] * 4
+    assert set(cluster.messages) == {1}
+
+
+def test_what_was_taken_from_a_list_is_sent_before_a_batch_that_cannot_be(
+    cluster: FakeCluster, client: Client
+) -> None:
+    batches: list[Any] = [[{"x": 1}], [{"x": 2}], 7, [{"x": 3}]]
+    with pytest.raises(EventError, match="no batch"):
+        list(client.publish_stream(batches, in_flight=32))
+    client.ping()
+    assert cluster.ops() == ["publish", "publish", "ping"]
 
 
 # -- the rest --------------------------------------------------------------------------------------
