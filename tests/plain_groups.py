@@ -55,10 +55,11 @@ def plain_forgy(
     renewal: str,
     founded: Sequence[int],
     passes_max: int = 100,
+    is_growing: bool = False,
 ) -> tuple[list[int], int, bool]:
     """Return the group of each cell, the number of passes, and whether they came to rest.
 
-    `founded` are the groups of the first cells.
+    `founded` are the groups of the first cells; when the others join these they grow at once, or afterwards.
     """
     if count >= len(cells):
         return list(range(len(cells))), 0, True
@@ -75,7 +76,9 @@ def plain_forgy(
         return min(range(count), key=key)
 
     first = [*founded, *[-1] * (len(cells) - len(founded))]
-    group = [closest(cell, first, True) if number < 0 else number for cell, number in enumerate(first)]
+    group = list(first)
+    for cell in range(len(founded), len(cells)):
+        group[cell] = closest(cell, group if is_growing else first, True)
     for passes in range(1, passes_max + 1):
         before = list(group)
         for cell in range(len(cells)):

@@ -76,18 +76,20 @@ MEASURED = st.sampled_from(group_forming.MEASURES)
     count=st.integers(1, 5),
     measure=MEASURED,
     renewal=st.sampled_from(("move", "pass")),
-    start=st.sampled_from(("heaviest", "pairs")),
+    start=st.sampled_from(("heaviest", "growing", "pairs")),
+    passes_max=st.sampled_from((0, 20)),
 )
 def test_forgy_is_as_defined(
-    cells: list[PlainCell], count: int, measure: Measure, renewal: Renewal, start: Start
+    cells: list[PlainCell], count: int, measure: Measure, renewal: Renewal, start: Start, passes_max: int
 ) -> None:
-    """D-20, RIABOV-21: passes until nothing moves, or up to a limit."""
+    """D-20, RIABOV-21: passes until nothing moves, or up to a limit; 0: who joined whom before them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_forming, "FOUNDING_CELLS", 7)  # of up to 12: some are founders, some are not
-        found = forgy(*arrays_of(cells), count, measure, renewal, start, 20)
+        found = forgy(*arrays_of(cells), count, measure, renewal, start, passes_max)
     founders = cells[: max(7, 2 * count)]
     founded = plain_groups.plain_pairwise(founders, count, measure) if start == "pairs" else range(count)
-    expected = plain_groups.plain_forgy(cells, count, measure, renewal, founded, 20)
+    is_growing = start == "growing"
+    expected = plain_groups.plain_forgy(cells, count, measure, renewal, founded, passes_max, is_growing)
     assert (found.group.tolist(), found.passes, found.is_stable) == expected
     assert sorted(set(found.group.tolist())) == list(range(min(count, len(cells)))), "no group is empty"
 

@@ -37,7 +37,7 @@ FOUNDING_CELLS = 1_000
 BLOCK_CELLS = 64
 
 Measure: TypeAlias = Literal["total", "mean"]
-Start: TypeAlias = Literal["pairs", "heaviest"]
+Start: TypeAlias = Literal["pairs", "heaviest", "growing"]
 Renewal: TypeAlias = Literal["move", "pass"]
 MEASURES: tuple[Measure, ...] = ("total", "mean")
 METHODS = ("forgy", "pairwise", "spanning-tree")
@@ -119,9 +119,10 @@ def forgy(
     renewal : {"move", "pass"}
         When groups are taken anew: at each move, so that a cell's own is judged without it; or when a pass is
         over, so that all are judged as they were before it, a cell's own with it.
-    start : {"pairs", "heaviest"}
+    start : {"pairs", "heaviest", "growing"}
         What founds the groups: pairwise grouping of the first cells, twice as many as groups and
-        `FOUNDING_CELLS` at least; or, as in the paper, each of the first cells one.
+        `FOUNDING_CELLS` at least; or, as in the paper, each of the first cells one. The others then join them
+        as they were founded, or, ``growing``, one after the other, each the groups that those before it made.
     passes_max : int
     """
     if group_count >= len(weight):
@@ -130,10 +131,10 @@ def forgy(
     if start == "pairs":
         first = slice(max(FOUNDING_CELLS, 2 * group_count))
         founded = pairwise(weight[first], bits[first], group_count, measure).group
-    books = _Books(weight, bits, founded, measure)
+    books = _Books(weight, bits, founded, measure, start == "growing")
     for passes in range(1, passes_max + 1):
         left = np.bincount(books.group, minlength=group_count)
-        closest = books.closest_of_all() if renewal == "pass" else None
+        closest = books.closest_of(np.arange(len(weight))) if renewal == "pass" else None
         moves: list[tuple[int, int]] = []
         for cell in range(len(weight)):
             own = int(books.group[cell])
@@ -163,9 +164,11 @@ class _Books:
         As for `form`.
     founded : int32[k]
         The groups of the first cells, each of which has some; the others join the closest.
+    is_growing : bool
+        Whether each of the others is in its group when the next one looks for the closest.
     """
 
-    def __init__(self, weight: F8, bits: U8, founded: I4, measure: Measure) -> None:
+    def __init__(self, weight: F8, bits: U8, founded: I4, measure: Measure, is_growing: bool) -> None:
         self._weight, self._bits, self._measure = weight, bits, measure
         self._reach = weight * _count(bits)
         count = int(founded.max()) + 1
@@ -175,19 +178,19 @@ class _Books:
         self._group_reach: F8 = np.bincount(founded, self._reach[: len(founded)], count).astype(np.float64)
         self.group = np.full(len(weight), -1, np.int32)
         self.group[: len(founded)] = founded
-        closest = self.closest_of_all()
-        self.renew([(cell, int(closest[cell])) for cell in range(len(founded), len(weight))])
+        others = np.arange(len(founded), len(weight))
+        for cells in others[:, None] if is_growing else others[None]:
+            self.renew(list(zip(cells.tolist(), self.closest_of(cells).tolist(), strict=True)))
 
-    def closest_of_all(self) -> I8:
-        """Return the closest group of each cell, int64[T], all of them as they are: its own with it."""
-        found = np.empty(len(self._weight), np.int64)
-        for first in range(0, len(found), BLOCK_CELLS):
-            cells = np.arange(first, min(first + BLOCK_CELLS, len(found)))
-            distances = self._distances(cells)
-            found[cells] = np.argmin(distances, axis=1)
-            own = self.group[cells]
-            stays = (own >= 0) & (distances[cells - first, own] <= distances.min(axis=1))
-            found[cells[stays]] = own[stays]
+    def closest_of(self, cells: I8) -> I8:
+        """Return the closest group of each of some cells, all groups as they are: a cell's own with it."""
+        found = np.empty(len(cells), np.int64)
+        for first in range(0, len(cells), BLOCK_CELLS):
+            block = cells[first : first + BLOCK_CELLS]
+            distances = self._distances(block)
+            own = self.group[block]
+            stays = (own >= 0) & (distances[np.arange(len(block)), own] <= distances.min(axis=1))
+            found[first : first + len(block)] = np.where(stays, own, np.argmin(distances, axis=1))
         return found
 
     def _distances(self, cells: I8) -> F8:
