@@ -66,12 +66,12 @@ class FakeCluster:
 
     def __enter__(self) -> FakeCluster:
         self._thread.start()
-        assert self._ready.wait(5.0)
+        assert self._ready.wait(60.0)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join(5.0)
+        self._thread.join(60.0)
         assert not self._thread.is_alive()
 
     def ops(self) -> list[str]:

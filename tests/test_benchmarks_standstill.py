@@ -10,7 +10,7 @@ import time
 from pubsub_cluster.benchmarks.standstill import watching
 
 STOPPED_S = 0.06
-SEEN_S_MAX = 20.0
+SEEN_S_MAX = 60.0
 
 
 def test_who_could_not_wake_is_seen_once_and_all_leave() -> None:

@@ -200,7 +200,7 @@ def test_ctrl_c_at_any_time_ends_without_a_traceback(delay_s: float, tmp_path: P
     assert process.stdout.readline() == "up\n"
     time.sleep(delay_s)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     assert process.returncode == 130, err
     assert err == "Stopped.\n"
@@ -223,7 +223,7 @@ def test_a_background_start_that_is_interrupted_leaves_nothing(
     monkeypatch.setattr("pubsub_cluster.cli.start.select.select", interrupted)
     result = CliRunner().invoke(cli, ["start", "--detach", "--data", str(tmp_path / "data")])
     assert result.exit_code == 130
-    assert children[0].wait(timeout=30) == -signal.SIGTERM
+    assert children[0].wait(timeout=60) == -signal.SIGTERM
 
 
 def test_a_long_start_says_why_only_when_kernels_are_compiled(
@@ -236,7 +236,7 @@ def test_a_long_start_says_why_only_when_kernels_are_compiled(
     said: list[str] = []
     told = threading.Event()
     with start.saying_why_it_takes_long(lambda text: (said.append(text), told.set())):
-        assert told.wait(timeout=30)
+        assert told.wait(timeout=60)
     assert said == [start.SLOW_START_NOTE]
     index = tmp_path / "kernel.nbi"
     index.touch()

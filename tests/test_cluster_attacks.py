@@ -81,9 +81,8 @@ def test_a_stray_message_on_the_workers_socket_is_ignored(cluster: Cluster) -> N
     socket.connect(f"ipc://{cluster.data_dir}/workers.sock")
     for frames in ([b"a", b"b"], [b""], [b"x" * 100], [b"1"] * 9):
         socket.send_multipart(frames)
-    time.sleep(0.2)
-    socket.close(0)
-    context.term()
+    socket.close(10_000)
+    context.term()  # when they have gone
     with cluster.client() as client:
         client.ping()
 
@@ -211,7 +210,7 @@ def test_the_successor_of_a_dead_worker_that_is_stopped_is_replaced_too(tmp_data
         client.subscribe("x = 1")
         os.kill(client.status()["workers"][0]["pid"], signal.SIGSTOP)
         # Idle and silent: found without a task, too.
-        wait_until(lambda: client.status()["counters"]["worker_restarts"] == 1, "it is replaced", 40.0)
+        wait_until(lambda: client.status()["counters"]["worker_restarts"] >= 1, "it is replaced")
         assert len(client.publish([{"x": 1}])[0]) == 1
 
 

@@ -10,10 +10,11 @@ from clusters import wait_until
 
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.client.listener import Listener
+from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.language.errors import ClusterError
 
 pytestmark = pytest.mark.cluster
-QUIET_S = 0.2
+QUIET_S, TIMEOUT_S = 0.2, 60.0
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +29,17 @@ def client(cluster: Cluster) -> Iterator[Client]:
         yield made
 
 
-def prices(listener: Listener) -> list[Any]:
-    """Return the prices of all that comes."""
+def hear(listener: Listener, count: int) -> list[Notification]:
+    """Return all that comes; it is waited for so many notifications, and a moment for more."""
     with listener:
-        return [notification.event["price"] for notification in listener]
+        heard = [next(listener) for _ in range(count)]
+        listener.timeout_s = QUIET_S
+        return heard + list(listener)
+
+
+def prices(listener: Listener, count: int) -> list[Any]:
+    """Return the prices of all that comes."""
+    return [notification.event["price"] for notification in hear(listener, count)]
 
 
 def waiting(client: Client, owner: str) -> int:
@@ -45,23 +53,22 @@ def test_what_nobody_listened_to_is_told_later_in_order_and_once(client: Client)
     for price in range(8, 30):
         assert client.publish([{"price": price}, {"price": 1}], answer="counts").match_count == (price > 10)
     assert waiting(client, "ann") == 19
-    assert prices(client.listen("ann", durable="a", timeout_s=QUIET_S)) == list(range(11, 30))
+    assert prices(client.listen("ann", durable="a", timeout_s=TIMEOUT_S), 19) == list(range(11, 30))
     wait_until(lambda: waiting(client, "ann") == 0, "all is acknowledged")
-    assert prices(client.listen("ann", durable="a", timeout_s=QUIET_S)) == []
-    other = client.listen("ann", durable="b", timeout_s=QUIET_S)
-    assert prices(other) == [], "a new receiver begins now"
+    assert prices(client.listen("ann", durable="a"), 0) == []
+    assert prices(client.listen("ann", durable="b"), 0) == [], "a new receiver begins now"
 
 
 def test_live_and_durable_listeners_of_one_owner_in_one_client(client: Client) -> None:
     client.subscribe("price < 0", owner="both")
     live, kept = (
-        client.listen("both", timeout_s=QUIET_S),
-        client.listen("both", durable="a", timeout_s=QUIET_S),
+        client.listen("both", timeout_s=TIMEOUT_S),
+        client.listen("both", durable="a", timeout_s=TIMEOUT_S),
     )
     client.publish([{"price": -1}])
-    assert prices(live) == prices(kept) == [-1]
+    assert prices(live, 1) == prices(kept, 1) == [-1]
     client.publish([{"price": -2}])
-    assert prices(client.listen("both", durable="a", timeout_s=QUIET_S)) == [-2]
+    assert prices(client.listen("both", durable="a", timeout_s=TIMEOUT_S), 1) == [-2]
     assert client.forget("both", "a") and not client.forget("both", "a")
 
 
@@ -70,8 +77,8 @@ def test_small_batches_that_travel_together_are_each_answered_when_they_are_kept
     client.listen("many", durable="a").close()
     pending = [client.publish_soon([{"n": n}, {"n": -1}], batch_id=f"soon-{n}") for n in range(200)]
     assert [one.result().match_count for one in pending] == [1] * 200
-    with client.listen("many", durable="a", window=7, timeout_s=QUIET_S) as inbox:
-        found = [notification.event["n"] for notification in inbox]
+    inbox = client.listen("many", durable="a", window=7, timeout_s=TIMEOUT_S)
+    found = [notification.event["n"] for notification in hear(inbox, 200)]
     assert sorted(found) == list(range(200)) and len(found) == 200
 
 
@@ -90,16 +97,16 @@ def test_the_later_connection_takes_over_all_that_is_unacknowledged(
 ) -> None:
     with cluster.client() as first, cluster.client() as second:
         first.subscribe("twice = TRUE", owner="twice")
-        earlier = first.listen("twice", durable="a", timeout_s=5.0, by_hand=True)
+        earlier = first.listen("twice", durable="a", timeout_s=TIMEOUT_S, by_hand=True)
         first.publish([{"twice": True, "price": 5}])
         assert next(earlier).event["price"] == 5
-        later = second.listen("twice", durable="a", timeout_s=5.0, by_hand=True)
+        later = second.listen("twice", durable="a", timeout_s=TIMEOUT_S, by_hand=True)
         assert next(later).event["price"] == 5
         with pytest.raises(ClusterError, match="another connection listens"):
             next(earlier)
         earlier.close()
         later.close()
-        with second.listen("twice", durable="a", timeout_s=5.0) as again:
+        with second.listen("twice", durable="a", timeout_s=TIMEOUT_S) as again:
             assert next(again).event["price"] == 5
         wait_until(lambda: waiting(second, "twice") == 0, "it is acknowledged")
 
@@ -113,6 +120,6 @@ def test_a_restore_leaves_receivers_and_what_is_kept_for_them(cluster: Cluster, 
     client.subscribe("restored = TRUE", owner="restored", id="r2")
     client.restore(path)
     client.publish([{"restored": True, "price": 2}])
-    with client.listen("restored", durable="a", timeout_s=QUIET_S) as inbox:
-        told = [(one.event["price"], one.ids, one.sequence) for one in inbox]
+    inbox = client.listen("restored", durable="a", timeout_s=TIMEOUT_S)
+    told = [(one.event["price"], one.ids, one.sequence) for one in hear(inbox, 2)]
     assert told == [(1, ("r1",), 1), (2, ("r1",), 2)]

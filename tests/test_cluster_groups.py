@@ -153,7 +153,7 @@ def test_a_batch_sent_twice_in_a_group_is_matched_once(cluster: Cluster) -> None
 
 
 def test_owners_hear_of_each_batch(cluster: Cluster) -> None:
-    with cluster.client() as client, cluster.client() as ear, ear.listen("o", timeout_s=10.0) as heard:
+    with cluster.client() as client, cluster.client() as ear, ear.listen("o", timeout_s=60.0) as heard:
         publish_while_stopped(cluster, client, [[{"x": 99}, {"x": i}] for i in range(6)])
         told = [next(heard) for _ in range(6)]
         assert [(one.event_index, one.ids, one.event) for one in told] == [

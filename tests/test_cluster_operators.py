@@ -33,7 +33,7 @@ def client(cluster: Cluster) -> Iterator[Client]:
 
 def test_events_that_match_nobody_are_told(client: Client) -> None:
     client.subscribe("x = 1", id="unmatched-one")
-    with client.listen_unmatched(timeout_s=5.0) as unmatched:
+    with client.listen_unmatched(timeout_s=60.0) as unmatched:
         client.publish([{"x": 1}, {"x": 2}, {"x": 10**30}, {"y": "tea"}], batch_id="b1")
         client.publish([{"x": 1}], answer="none")
         client.publish({"x": [1, 5]}, batch_id="b2")
@@ -56,7 +56,7 @@ def test_matches_are_counted_for_subscriptions_and_owners(cluster: Cluster, clie
     client.subscribe_many(
         [{"id": f"count-{n}", "expr": f"n >= {n}", "owner": "ann" if n < 2 else "bob"} for n in range(4)]
     )
-    with client.listen("ann", timeout_s=5.0) as told:
+    with client.listen("ann", timeout_s=60.0) as told:
         client.publish([{"n": 0}, {"n": 1}, {"n": 2}])
         client.publish([{"n": 3}], answer="none")
         assert [len(next(told).handles) for _ in range(4)] == [1, 2, 2, 2]
@@ -65,7 +65,7 @@ def test_matches_are_counted_for_subscriptions_and_owners(cluster: Cluster, clie
         ("count-3", "bob", 1),
         ("count-0", "ann", 4),
     ]
-    assert all(abs(one["last_match"] / 1e6 - time.time()) < 60 for one in named)
+    assert all(abs(one["last_match"] / 1e6 - time.time()) < 300 for one in named)
     client.update("count-0", "n > 100")
     client.unsubscribe("count-1")
     client.publish([{"n": 101}])

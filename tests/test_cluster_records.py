@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import multiprocessing
+import random
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,8 @@ from pubsub_cluster.coordinator.unread import PEER_SIZE_BYTES_MAX
 OWNERS = 12
 FEW = 6
 """Of whom a record pays all the same."""
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
+PORTS = range(20_000, 32_000)
 HELD_FOR_RECORDS_BYTES = QUEUED_MESSAGES_MAX * MESSAGE_SIZE_BYTES_MAX
 
 
@@ -115,7 +117,7 @@ def test_an_event_loop_takes_records(cluster: Cluster, way: str) -> None:
                 assert listener.ordering.repeated_count == 0
                 await listener.close()
 
-    asyncio.run(asyncio.wait_for(hear(), 2 * TIMEOUT_S))
+    asyncio.run(asyncio.wait_for(hear(), TIMEOUT_S))
 
 
 def test_who_joins_late_and_who_takes_no_records_hears_everything_once(cluster: Cluster) -> None:
@@ -172,14 +174,12 @@ def test_a_client_by_tcp_takes_records_from_the_next_port(tmp_data_dir: Path) ->
 
 
 def two_free_ports() -> int:
-    """Return a port that is free now, and so is the next."""
-    for _ in range(20):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with suppress(OSError):
-                second.bind(("127.0.0.1", port + 1))
-                return port
+    """Return a port that is free, and so is the next; of those that the kernel gives to nobody by itself."""
+    for port in random.SystemRandom().sample(PORTS, 20):
+        with socket.socket() as first, socket.socket() as second, suppress(OSError):
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 1))
+            return port
     raise AssertionError("no two free ports")
 
 
@@ -231,7 +231,7 @@ def test_readers_that_are_stopped_cost_others_nothing_and_bounded_memory(tmp_dat
                 press.publish([{"x": 1, "last": last}])
                 if all([pipe.poll(0.1) for pipe in pipes.values()]):
                     break
-                assert last < 10 * TIMEOUT_S
+                assert last < 600
             for owner, pipe in pipes.items():
                 heard, lost, last = pipe.recv()
                 assert heard + lost == events + last and (lost > 0) == (owner != "awake")

@@ -178,7 +178,7 @@ def test_owners_are_told_who_asked_to_listen(cluster: Cluster) -> None:
     with cluster.client() as listener, cluster.client(publisher="press") as publisher:
         mine = publisher.subscribe("news > 1", owner="mia")
         publisher.subscribe("news > 1", owner="noah")
-        inbox = listener.listen("mia", timeout_s=10.0)
+        inbox = listener.listen("mia", timeout_s=60.0)
         publisher.publish([{"news": 1}, {"news": 2, "deep": {"er": [1, None, "x"]}}], batch_id="n1")
         publisher.publish({"news": np.array([5.5])}, batch_id="n2")
         one, two = next(inbox), next(inbox)
@@ -208,7 +208,7 @@ def test_a_refused_event_matches_and_tells_nobody(cluster: Cluster) -> None:
             publisher.subscribe(expression, id=f"hollow{i}", owner="echo")
             for i, expression in enumerate(("NOT hollow > 5", "NOT EXISTS hollow"))
         ]
-        inbox = listener.listen("echo", timeout_s=1.0)
+        inbox = listener.listen("echo", timeout_s=60.0)
         for batch in (
             [{"hollow": float("nan")}, {"hollow": 2}, "nothing", {"": 1}],
             b'{"hollow":NaN}\n{"hollow":2}\n{"hollow":\n{"":1}\n',
@@ -218,7 +218,9 @@ def test_a_refused_event_matches_and_tells_nobody(cluster: Cluster) -> None:
             assert found.counts is not None
             assert found.counts.tolist() == [0, 1, 0, 0]
             assert found.ids_of(1) == ["hollow0"]
-        notes = list(inbox)
+        notes = [next(inbox), next(inbox)]
+        inbox.timeout_s = 0.3
+        assert list(inbox) == []
         assert [(note.event_index, note.ids, note.event) for note in notes] == [
             (1, ("hollow0",), {"hollow": 2})
         ] * 2
@@ -232,7 +234,7 @@ def raw_request(cluster: Cluster, frames: list[bytes]) -> dict[str, Any]:
     try:
         socket.connect(cluster.started["endpoint"])
         socket.send_multipart(frames)
-        assert socket.poll(10_000), "no answer"
+        assert socket.poll(60_000), "no answer"
         body: dict[str, Any] = orjson.loads(socket.recv_multipart()[1])
         return body
     finally:
@@ -318,7 +320,7 @@ def test_a_publisher_that_is_too_fast_is_told_to_wait(cluster: Cluster) -> None:
         )
     answers = []
     for _ in range(60):
-        assert socket.poll(10_000), "a request without an answer"
+        assert socket.poll(60_000), "a request without an answer"
         answers.append(orjson.loads(socket.recv_multipart()[1]))
     socket.close(0)
     context.term()

@@ -21,7 +21,7 @@ from pubsub_cluster.coordinator.delivery.outbox_records import Body, Entry
 from pubsub_cluster.coordinator.delivery.outbox_store import OUTBOX_FILE, OutboxStore
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, StoreError
 
-WAIT_S_MAX = 10.0
+WAIT_S_MAX = 60.0
 BIG = b"x" * 3_000
 
 

@@ -301,9 +301,11 @@ def test_a_listener_may_wait_out_a_silence_and_closes_without_the_cluster(
     monkeypatch.setattr("pubsub_cluster.client.session.UNLISTEN_S", 0.1)
     silences: list[str] = []
     fake = FakeCluster(tmp_path)
-    with Client(endpoint=fake.endpoint, timeout_s=0.5) as client:
+    with Client(endpoint=fake.endpoint, timeout_s=60.0) as client:
         with fake:
-            listener = client.listen("ann", timeout_s=1.2, on_silence=lambda: silences.append("silent"))
+            client.hello()
+            client._session.timeout_s = 0.3
+            listener = client.listen("ann", timeout_s=0.9, on_silence=lambda: silences.append("silent"))
         with listener:
             assert list(listener) == []  # three times the client's time limit, and no error
         assert silences == ["silent"]

@@ -23,42 +23,48 @@ from pubsub_cluster.language.protocol import Message, Op, error_frames, reply_fr
 # -- time, loss, restarts --------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("impatient")
 def test_no_socket_file_is_said_at_once_and_what_to_do(tmp_data_dir: Path) -> None:
     start_s = time.monotonic()
-    with Client(tmp_data_dir, timeout_s=30.0) as client, pytest.raises(ReplyTimeoutError) as caught:
+    with Client(tmp_data_dir, timeout_s=90.0) as client, pytest.raises(ReplyTimeoutError) as caught:
         client.ping()
-    assert time.monotonic() - start_s < 10.0
+    assert time.monotonic() - start_s < 60.0
     assert "pubsub-cluster status" in str(caught.value)
     assert str(tmp_data_dir) in caught.value.fields["endpoint"] == caught.value.seen
 
 
-def test_silence_ends_with_the_time_limit(cluster: FakeCluster) -> None:
+def test_silence_ends_with_the_time_limit(cluster: FakeCluster, client: Client) -> None:
+    client.hello()
     cluster.script = lambda _, m: SILENT if m.op != Op.HELLO else None
-    with Client(endpoint=cluster.endpoint, timeout_s=0.5) as client:
-        with pytest.raises(ReplyTimeoutError, match="`status`"):
-            client.status()
-        cluster.script = None
+    patience_s, client._session.timeout_s = client._session.timeout_s, 0.3
+    with pytest.raises(ReplyTimeoutError, match="`status`"):
         client.status()
+    cluster.script, client._session.timeout_s = None, patience_s
+    client.status()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_lost_request_is_sent_again_with_its_ids(cluster: FakeCluster, client: Client) -> None:
     def script(_: FakeCluster, message: Message) -> Frames | None:
         return SILENT if message.op == Op.PUBLISH and cluster.ops().count(Op.PUBLISH) == 1 else None
 
     cluster.script = script
     assert len(client.publish([{"x": 1}])) == 1
-    first, second = (m for m in cluster.seen if m.op == Op.PUBLISH)
-    assert first.request == second.request
-    assert first.header == second.header
-    assert [bytes(b) for b in first.buffers] == [bytes(b) for b in second.buffers]
+    first, *again = (m for m in cluster.seen if m.op == Op.PUBLISH)
+    assert again
+    for other in again:
+        assert first.request == other.request
+        assert first.header == other.header
+        assert [bytes(b) for b in first.buffers] == [bytes(b) for b in other.buffers]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_silent_cluster_gets_a_new_connection(cluster: FakeCluster, client: Client) -> None:
     client.ping()
-    silent_until_s = time.monotonic() + 0.5
-    cluster.script = lambda _, m: SILENT if time.monotonic() < silent_until_s else None
+    connection = client._session.connection
+    cluster.script = lambda _, m: SILENT if connection.reconnect_count == 0 else None
     assert client.subscribe("TRUE", id="a").id == "a"
-    assert client._session.connection.reconnect_count > 0
+    assert connection.reconnect_count > 0
 
 
 def test_busy_is_waited_for(cluster: FakeCluster, client: Client) -> None:
@@ -80,6 +86,7 @@ def test_busy_for_longer_than_the_time_limit_is_raised(cluster: FakeCluster, cli
         client.publish([{}])
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_restarted_cluster_gets_the_pending_request(tmp_data_dir: Path, client: Client) -> None:
     first = FakeCluster(tmp_data_dir, "first", lambda _, m: SILENT if m.op == Op.SUBSCRIBE else None)
     with first:
@@ -90,11 +97,12 @@ def test_a_restarted_cluster_gets_the_pending_request(tmp_data_dir: Path, client
         while Op.SUBSCRIBE not in first.ops():
             time.sleep(0.005)
     with FakeCluster(tmp_data_dir, "second") as second:
-        asking.join(10.0)
+        asking.join(60.0)
         assert [s.id for s in answer] == ["a"]
         assert second.ops()[0] == "subscribe"
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("given", [True, False])
 def test_a_change_that_a_restart_has_already_seen(tmp_data_dir: Path, client: Client, given: bool) -> None:
     """The first life makes the subscription durable and dies before it says so."""
@@ -118,7 +126,7 @@ def test_a_change_that_a_restart_has_already_seen(tmp_data_dir: Path, client: Cl
     second = FakeCluster(tmp_data_dir, "second")
     second.subscriptions = dict(durable)
     with second:
-        asking.join(10.0)
+        asking.join(60.0)
     if given:
         assert isinstance(outcome[0], DuplicateIdError)
         assert "before the restart" in str(outcome[0])
@@ -145,7 +153,7 @@ def push(fake: FakeCluster, sequence: int, *event_idxs: int, dropped: int = 0) -
 
 
 def test_notifications_come_one_event_at_a_time(cluster: FakeCluster, client: Client) -> None:
-    with client.listen("me", timeout_s=5.0) as listener:
+    with client.listen("me", timeout_s=60.0) as listener:
         push(cluster, 0, 3, 5)
         push(cluster, 5, 0, dropped=3)
         got = [next(listener) for _ in range(3)]
@@ -163,7 +171,7 @@ def test_a_listener_ends_when_its_time_is_up(cluster: FakeCluster, client: Clien
 
 
 def test_notifications_that_arrive_during_other_calls_are_kept(cluster: FakeCluster, client: Client) -> None:
-    listener = client.listen("me", timeout_s=5.0)
+    listener = client.listen("me", timeout_s=60.0)
     push(cluster, 0, 1)
     for _ in range(20):
         client.ping()
@@ -171,7 +179,7 @@ def test_notifications_that_arrive_during_other_calls_are_kept(cluster: FakeClus
 
 
 def test_infinities_in_events_come_back(cluster: FakeCluster, client: Client) -> None:
-    listener = client.listen("me", timeout_s=5.0)
+    listener = client.listen("me", timeout_s=60.0)
     events = [
         {
             "event_index": 0,
@@ -186,7 +194,7 @@ def test_infinities_in_events_come_back(cluster: FakeCluster, client: Client) ->
 
 
 def test_what_finds_no_room_is_counted(cluster: FakeCluster, client: Client) -> None:
-    listener = client.listen("me", timeout_s=5.0)
+    listener = client.listen("me", timeout_s=60.0)
     listener._queue.queued_max = 2
     push(cluster, 0, 0, 1, 2, 3, 4)
     assert next(listener).event_index == 0
@@ -196,9 +204,10 @@ def test_what_finds_no_room_is_counted(cluster: FakeCluster, client: Client) -> 
     assert (last.event_index, last.dropped) == (9, 3)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_listener_survives_a_restart_of_the_cluster(tmp_data_dir: Path, client: Client) -> None:
     with FakeCluster(tmp_data_dir, "first") as first:
-        listener = client.listen("me", timeout_s=10.0)
+        listener = client.listen("me", timeout_s=60.0)
         push(first, 0, 1)
         assert next(listener).event_index == 1
     with FakeCluster(tmp_data_dir, "second") as second:
@@ -208,16 +217,18 @@ def test_a_listener_survives_a_restart_of_the_cluster(tmp_data_dir: Path, client
         while Op.LISTEN not in second.ops():
             time.sleep(0.005)
         push(second, 0, 2)
-        hearing.join(10.0)
+        hearing.join(60.0)
         assert got == [2]
 
 
-def test_a_listener_of_a_dead_cluster_does_not_wait_for_ever(tmp_data_dir: Path) -> None:
-    with Client(tmp_data_dir, timeout_s=0.5) as client:
-        with FakeCluster(tmp_data_dir):
-            listener = client.listen("me")
-        with pytest.raises(ReplyTimeoutError, match="listening"):
-            next(listener)
+@pytest.mark.usefixtures("impatient")
+def test_a_listener_of_a_dead_cluster_does_not_wait_for_ever(tmp_data_dir: Path, client: Client) -> None:
+    with FakeCluster(tmp_data_dir):
+        client.hello()
+        client._session.timeout_s = 0.5
+        listener = client.listen("me")
+    with pytest.raises(ReplyTimeoutError, match="listening"):
+        next(listener)
 
 
 def test_closing_the_client_ends_its_listeners(cluster: FakeCluster, client: Client) -> None:

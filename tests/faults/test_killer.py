@@ -66,7 +66,7 @@ def test_a_retainers_death_counts_when_its_coordinator_knows_of_it(
     killing.join(0.1)
     assert not killer.kills, "what is handed to it now is lost, and it is not known to be dead"
     retainer.wait()
-    killing.join(10.0)
+    killing.join(60.0)
     assert killer.kills == {RETAINER: 1}
     assert killer.named == ({POINT: 1} if how == "at an instant" else {})
     assert not breaches

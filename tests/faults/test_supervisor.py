@@ -56,12 +56,12 @@ def test_a_killed_coordinator_is_started_again(tmp_data_dir: Path) -> None:
             assert client.publish([{"x": 1}], ids=True).ids == ["one"]
             assert client.status()["pid"] != first
             client.stop_cluster()
-        _, errors = process.communicate(timeout=30.0)
+        _, errors = process.communicate(timeout=60.0)
         assert process.returncode == 0, errors
         assert "ended by signal 9" in errors and "started again" in errors
     finally:
         process.terminate()
-        process.wait(30.0)
+        process.wait(60.0)
 
 
 @pytest.mark.cluster
@@ -74,10 +74,10 @@ def test_ctrl_c_stops_supervisor_and_cluster(tmp_data_dir: Path) -> None:
     try:
         assert process.stdout.readline().startswith("READY")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30.0) == 0
+        assert process.wait(60.0) == 0
         with pytest.raises(PubSubError), Client(tmp_data_dir, timeout_s=1.0) as client:
             client.ping()
         wait_until(lambda: not list(tmp_data_dir.glob("*.sock")), "the sockets are gone")
     finally:
         process.terminate()
-        process.wait(30.0)
+        process.wait(60.0)
