@@ -212,7 +212,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return value if len(value) <= SHOWN_TEXT_MAX else f"{value[:SHOWN_TEXT_MAX]}..."
+        text = value if len(value) <= SHOWN_TEXT_MAX else f"{value[:SHOWN_TEXT_MAX]}..."
+        return text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be sent
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else str(value)
     if isinstance(value, float):
@@ -232,7 +233,8 @@ def shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False)
+        return text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be printed
     if isinstance(value, list | tuple):
         return f"[{', '.join(shown(item) for item in value)}]"
     if isinstance(value, dict):

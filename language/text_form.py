@@ -33,7 +33,15 @@ from pubsub_cluster.language.expression import And, Atom, Constant, Expression, 
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.language.text_hints import hint, operator_hint, text_instead
-from pubsub_cluster.language.text_lexer import BARE_NAME, Token, TokenKind, error_at, quoted, tokens_of
+from pubsub_cluster.language.text_lexer import (
+    BARE_NAME,
+    Token,
+    TokenKind,
+    check_unicode,
+    error_at,
+    quoted,
+    tokens_of,
+)
 from pubsub_cluster.language.wellformed import WITH_LIST, WITH_TEXT, check_atom, check_depth, check_tree
 
 _COMPARISON_SIGNS: Final = {
@@ -75,6 +83,7 @@ def parse_text(text: str, schema: Schema | None = None, limits: Limits = DEFAULT
     LimitError
         Too many nodes, nested too deep, or a name or string too long.
     """
+    check_unicode(text)
     parser = _Parser(text, schema or EMPTY_SCHEMA, limits)
     expression = parser.disjunction()
     parser.expect_end()

@@ -12,6 +12,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from pubsub_cluster.language.errors import TextSyntaxError
+from pubsub_cluster.language.values import utf8_size_bytes
 
 _SNIPPET_SIZE: Final = 72
 
@@ -91,8 +92,17 @@ def error_at(
     """Return an error whose ``picture`` is the line with a caret under `position`."""
     start = max(text.rfind("\n", 0, position) + 1, position - _SNIPPET_SIZE // 2)
     snippet = text[start : start + _SNIPPET_SIZE].partition("\n")[0]
+    snippet = snippet.encode(errors="replace").decode()  # as wide as it was, and can be printed
     picture = f"{snippet}\n{' ' * (position - start)}^"
     return TextSyntaxError(condition, seen=seen, remedy=advice or None, position=position, picture=picture)
+
+
+def check_unicode(text: str) -> None:
+    """Raise `TextSyntaxError` for a lone surrogate, as which an argument's bytes arrive that are no UTF-8."""
+    if utf8_size_bytes(text) < 0:
+        position = next(at for at, char in enumerate(text) if "\ud800" <= char <= "\udfff")
+        condition = "the expression is not valid Unicode: half of a character stands alone"
+        raise error_at(text, position, condition, seen=text[position], advice="Send UTF-8.")
 
 
 def quoted(text: str, quote: str = '"') -> str:

@@ -171,7 +171,7 @@ def check_name(
     if size_bytes < 0:
         raise error(
             f"the {what} is not valid Unicode",
-            seen=ascii(name),
+            seen=name,
             limit="no lone surrogates",
             remedy="Send UTF-8.",
         )

@@ -58,7 +58,10 @@ def checked_constant(value: Any, limits: Limits = DEFAULT_LIMITS) -> Constant:
         size_bytes = utf8_size_bytes(value)
         if size_bytes < 0:
             raise ExpressionError(
-                "a string constant is not valid Unicode", seen=ascii(value), limit="no lone surrogates"
+                "a string constant is not valid Unicode",
+                seen=value,
+                limit="no lone surrogates",
+                remedy="Send UTF-8.",
             )
         check_limit(
             "string_size_bytes_max",

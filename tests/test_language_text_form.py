@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import orjson
 import pytest
 import strategies
 from hypothesis import given, settings
@@ -189,6 +190,17 @@ def test_errors_point_at_the_place(text: str, position: int, said: str) -> None:
     assert (picture + " ")[caret.index("^")] == (text + " ")[position]
     copy = error_from_dict(error.to_dict())
     assert (type(copy), copy.remedy, copy.fields) == (TextSyntaxError, error.remedy, error.fields)
+
+
+@pytest.mark.parametrize(("text", "position"), [('a = "\udced"', 5), ("a\ud800 = 1", 1), ("\udced", 0)])
+def test_half_a_character_is_refused_and_the_error_can_be_printed_and_sent(text: str, position: int) -> None:
+    with pytest.raises(TextSyntaxError, match=r"not valid Unicode.*Send UTF-8") as refused:
+        parse_text(text)
+    error = refused.value
+    picture, caret = error.fields["picture"].splitlines()
+    assert error.fields["position"] == caret.index("^") == position and picture[position] == "?"
+    assert rf'seen "\u{ord(text[position]):04x}"' in str(error)
+    assert str(error).isascii() and orjson.dumps(error.to_dict())
 
 
 def test_the_picture_shows_one_line_and_not_all_of_it() -> None:
