@@ -21,7 +21,7 @@ from pubsub_cluster.client.calls import AnswerName, Calls, endpoint_of, soon
 from pubsub_cluster.client.connection import NOTHING, Instructions
 from pubsub_cluster.client.durable import AsyncDurableListener
 from pubsub_cluster.client.listener import AsyncListener
-from pubsub_cluster.client.notifications import Notification
+from pubsub_cluster.client.notifications import Notification, check_owner
 from pubsub_cluster.client.pending import AsyncPending
 from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
@@ -286,6 +286,7 @@ class AsyncClient(Calls):
         raises ends the listening, and is raised by `AsyncListener.ended`; for a durable receiver that
         notification comes again.
         """
+        check_owner(owner)
         kind: Callable[..., AsyncListener] = AsyncListener
         if durable is not None:
             kind = partial(AsyncDurableListener, durable, window, by_hand, self._session.acknowledge)

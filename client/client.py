@@ -17,7 +17,7 @@ from pubsub_cluster.client.blocking import each, run
 from pubsub_cluster.client.calls import AnswerName, Calls, endpoint_of, soon
 from pubsub_cluster.client.durable import DurableListener
 from pubsub_cluster.client.listener import Listener
-from pubsub_cluster.client.notifications import Notification
+from pubsub_cluster.client.notifications import Notification, check_owner
 from pubsub_cluster.client.pending import Pending
 from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
@@ -228,6 +228,7 @@ class Client:
         `on_notification` has returned), or else `by_hand`; `window` are sent unacknowledged. Of several
         connections under one name the latest has them.
         """
+        check_owner(owner)
         kind: Callable[..., Listener] = Listener
         if durable is not None:
             kind = partial(DurableListener, durable, window, by_hand, self._session.acknowledge)

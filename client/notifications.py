@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
-from pubsub_cluster.language.errors import ProtocolError
+from pubsub_cluster.language.errors import CallerError, ProtocolError
+from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.protocol import UNMATCHED
 from pubsub_cluster.language.records import Entries, Record
+from pubsub_cluster.language.values import check_name
 
+_ANY_SIZE = replace(DEFAULT_LIMITS, name_size_bytes_max=sys.maxsize)
 ListenKey: TypeAlias = tuple[str, str | None]
 """An owner, and the name of a durable receiver."""
+
+
+def check_owner(owner: object) -> None:
+    """Refuse what no owner can be called; how long a name may be is for the cluster to say.
+
+    Raises
+    ------
+    CallerError
+        Not text, not valid Unicode, or empty: unmatched events are asked for by `Client.listen_unmatched`.
+    """
+    check_name(owner, what="owner", limits=_ANY_SIZE, error=CallerError)
 
 
 def listen_key(fields: Mapping[str, Any]) -> ListenKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from fake_cluster import SILENT, FakeCluster, Frames
 
-from pubsub_cluster.client import Client, Subscription
+from pubsub_cluster.client import AsyncClient, Client, Subscription
 from pubsub_cluster.language.errors import (
     BusyError,
+    CallerError,
     DuplicateIdError,
     ProtocolError,
     PubSubError,
@@ -178,6 +180,22 @@ def test_notifications_that_arrive_during_other_calls_are_kept(cluster: FakeClus
     assert next(listener).event_index == 1
 
 
+@pytest.mark.parametrize("owner", ["", "\ud800", None])
+def test_who_has_no_name_cannot_be_listened_for(
+    cluster: FakeCluster, client: Client, tmp_data_dir: Path, owner: Any
+) -> None:
+    with pytest.raises(CallerError, match="the owner is"):
+        client.listen(owner)
+
+    async def listen() -> None:
+        async with AsyncClient(tmp_data_dir) as other:
+            await other.listen(owner)
+
+    with pytest.raises(CallerError, match="the owner is"):
+        asyncio.run(listen())
+    assert cluster.ops() == []
+
+
 def test_infinities_in_events_come_back(cluster: FakeCluster, client: Client) -> None:
     listener = client.listen("me", timeout_s=60.0)
     events = [
@@ -216,8 +234,9 @@ def test_a_listener_survives_a_restart_of_the_cluster(tmp_data_dir: Path, client
         hearing.start()
         while Op.LISTEN not in second.ops():
             time.sleep(0.005)
-        push(second, 0, 2)
-        hearing.join(60.0)
+        while not got:  # it may have got another connection meanwhile
+            push(second, 0, 2)
+            hearing.join(0.2)
         assert got == [2]
 
 
