@@ -10,6 +10,7 @@ module here: `pubsub-cluster --help` has to answer at once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import sys
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 JSON_KEY = "pubsub_cluster.json"
+NO_OUTPUT = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 SEEN_SIZE_MAX = 200
 LIMIT_SIZE_MAX = 1_000  # a list of all names that there are is what a person needs
 
@@ -86,8 +88,32 @@ def reporting(ctx: click.Context) -> Iterator[None]:
         ctx.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); the interpreter must not complain at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         ctx.exit(0)
+    except OSError as error:
+        raise refused_by_the_system(error) from error
+
+
+def refused_by_the_system(error: OSError) -> ReportedError:
+    """Return what a person is told of what no command foresaw: output to a full disk, first of all.
+
+    It is said on standard error alone: the output may be what is wrong.
+    """
+    reason = error.strerror or str(error)
+    if error.filename is None and error.errno in NO_OUTPUT:
+        _say_no_more()
+        told = PubSubError(
+            "the output cannot be written", seen=reason, remedy="Make room there, or send it elsewhere."
+        )
+    else:
+        what = "" if error.filename is None else f", at {os.fsdecode(error.filename)}"
+        told = PubSubError(f"the system refused what the command needs{what}", seen=reason)
+    return ReportedError(told)
+
+
+def _say_no_more() -> None:
+    """Let what is left of the output go nowhere: the interpreter would complain of it at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def json_option(command: Callable[P, R]) -> Callable[P, R]:

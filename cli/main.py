@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pubsub_cluster.cli.common import EXIT_INTERRUPTED, note, reporting
+from pubsub_cluster.cli.common import EXIT_INTERRUPTED, note, refused_by_the_system, reporting
 
 COMMANDS: dict[str, str] = {
     "start": "pubsub_cluster.cli.start:start",
@@ -103,6 +103,10 @@ def run() -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except OSError as error:  # of what is printed before there is a command: help, the version
+        told = refused_by_the_system(error)
+        told.show()
+        return told.exit_code
     return code if isinstance(code, int) else 0
 
 

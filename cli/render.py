@@ -8,7 +8,7 @@ from typing import Any
 
 CELL_WIDTH_MAX = 120
 COLUMN_WIDTH_MIN = 8
-WIDTH_MIN = 80
+WIDTH_MIN = 40
 WIDTH_UNKNOWN = 120
 RIGHT = ">"
 LEFT = "<"
@@ -78,13 +78,17 @@ def table(
     rows : sequence of sequences
         As many cells as headers each.
     width_max : int, optional
-        Cells of text are shortened, the widest first, until a line fits into so many characters.
+        Cells of text are shortened, the widest first, until a line fits into so many characters; where it
+        does not all the same, each row becomes a block of lines, one for each column.
     """
     cells = [[shorten(text(cell), CELL_WIDTH_MAX) for cell in row] for row in rows]
     sides = [RIGHT if _is_numeric([row[i] for row in rows]) else LEFT for i in range(len(headers))]
     widths = [max(len(line[i]) for line in [list(headers), *cells]) for i in range(len(headers))]
     if width_max is not None:
-        widths = _narrowed(widths, sides, width_max - len(indent) - 2 * (len(widths) - 1))
+        sum_max = width_max - len(indent) - 2 * (len(widths) - 1)
+        widths = _narrowed(widths, sides, sum_max)
+        if sum(widths) > sum_max and cells:
+            return _stacked(headers, cells, indent, width_max)
         cells = [[shorten(cell, width) for cell, width in zip(line, widths, strict=True)] for line in cells]
         headers = [shorten(header, width) for header, width in zip(headers, widths, strict=True)]
     lines = [list(headers), ["-" * width for width in widths], *cells]
@@ -101,6 +105,17 @@ def _narrowed(widths: list[int], sides: Sequence[str], sum_max: int) -> list[int
         widest = max(able, key=lambda i: narrow[i])
         narrow[widest] -= 1
     return narrow
+
+
+def _stacked(headers: Sequence[str], rows: Sequence[Sequence[str]], indent: str, width_max: int) -> str:
+    """Return a block of lines for each row: the names of the columns, and beside them the cells."""
+    width = max(map(len, headers))
+    room = max(width_max - len(indent) - width - 2, COLUMN_WIDTH_MIN)
+    blocks = [
+        [f"{indent}{name:<{width}}  {shorten(cell, room)}" for name, cell in zip(headers, row, strict=True)]
+        for row in rows
+    ]
+    return "\n\n".join(map("\n".join, blocks))
 
 
 def shorten(line: str, width_max: int) -> str:

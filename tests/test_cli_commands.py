@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -184,6 +185,25 @@ def test_a_bad_endpoint_is_a_clean_error(endpoint: str) -> None:
     assert result.exit_code == 1
     assert "Error: this is no endpoint" in result.stderr
     assert f'seen:    "{endpoint}"' in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["--help"]])
+def test_output_that_cannot_be_written_is_an_error_and_no_traceback(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "pubsub_cluster.cli", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    first, seen, _ = done.stderr.splitlines()
+    assert (done.returncode, first) == (1, "Error: the output cannot be written.")
+    assert "No space left" in seen
+
+
+def test_a_reader_that_has_gone_ends_a_command_in_silence() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "pubsub_cluster.cli", "doctor"]
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, timeout=60)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("delay_s", [0.12, 0.2, 0.3, 0.5])

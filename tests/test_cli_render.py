@@ -81,6 +81,21 @@ def test_a_table_fits_the_width() -> None:
     assert "..." in text and "short" in text and "12" in text
 
 
+def test_a_table_with_too_many_columns_becomes_blocks_of_lines() -> None:
+    headers = [f"a rather long name {n}" for n in range(4)]
+    assert render.table(headers, [(1, 2, 3, 4)], width_max=120).count("\n") == 2
+    text = render.table(headers, [(1, 2, 3, 4), (5, 6, 7, "long " * 20)], width_max=60)
+    assert max(map(len, text.splitlines())) <= 60
+    first, second = text.split("\n\n")
+    assert first.splitlines()[1] == "  a rather long name 1  2" and second.count("\n") == 3
+
+
+def test_a_narrow_terminal_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert render.terminal_width() == 60
+    assert max(map(len, tune.page(TUNING).splitlines())) <= 60
+
+
 def test_a_progress_line_fits_the_width() -> None:
     bar = Progress("Publishing", 336_776, "flights")
     bar.advance(336_776, "9,160,000 matches, generation 12")
