@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ def read_subscriptions(spark: SparkSession, paths: Sequence[str], owner: str | N
             raise CallerError(
                 "the subscriptions cannot be read",
                 seen=str(error).partition("\n")[0] if bad is None else f"{bad.file}: {bad.cause}",
-                remedy="" if bad is None else LEAVE_OUT,
+                remedy=_remedy(path, bad is not None),
                 path=path,
             ) from None
         found = rows if found is None else found.unionByName(rows, allowMissingColumns=True)
@@ -67,6 +68,14 @@ def read_subscriptions(spark: SparkSession, paths: Sequence[str], owner: str | N
         return found
     known = F.col("owner") if "owner" in found.columns else F.lit(None)
     return found.withColumn("owner", F.coalesce(known, F.lit(owner)))
+
+
+def _remedy(path: str, has_bad_file: bool) -> str:
+    """Return what to do about a path that cannot be read; one of an unknown ending was taken for Parquet."""
+    if not is_of_lines(path) and PurePath(path).suffix not in ("", ".parquet"):
+        lines, compressed = (", ".join(endings) for endings in (LINE_ENDINGS, COMPRESSED_ENDINGS))
+        return f"Files of lines end in {lines} (and maybe {compressed}); all others are read as Parquet."
+    return LEAVE_OUT if has_bad_file else ""
 
 
 def is_of_lines(path: str) -> bool:

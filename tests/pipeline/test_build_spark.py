@@ -201,3 +201,8 @@ def test_the_command_builds_from_lines_and_tables(spark: SparkSession, tmp_path:
         pipeline, ["build", str(tmp_path / "none.parquet"), "--output", str(tmp_path)]
     )
     assert isinstance(missing.exception, CallerError)
+    lines.rename(tmp_path / "some.lines")
+    taken = CliRunner().invoke(
+        pipeline, ["build", str(tmp_path / "some.lines"), "--output", str(tmp_path / "other")]
+    )
+    assert isinstance(taken.exception, CallerError) and ".ndjson, .jsonl, .json, .txt" in str(taken.exception)
