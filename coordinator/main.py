@@ -14,6 +14,7 @@ import os
 import sys
 from typing import Any
 
+import numpy.ma  # noqa: F401 - or the first `np.unique` imports it, while a client waits for its answer
 import orjson
 
 from pubsub_cluster.coordinator.config import ClusterConfig
