@@ -117,9 +117,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     segments_before = set(_our_segments(with_dead=thorough))
     start_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
     yield
-    left = _wait_until_gone(
-        lambda: [pid for pid in find() if pid not in before and _parent(pid) not in before]
-    )
+    left = _wait_until_gone(lambda: [pid for pid in find() if not before.intersection(_line_of(pid))])
     assert not left, f"processes left behind: {[f'{pid}: {_command(pid)!r}' for pid in left]}"
     segments = _wait_until_gone(lambda: sorted(set(_our_segments(start_ticks, thorough)) - segments_before))
     assert not segments, f"shared-memory segments left behind: {segments}"
@@ -216,6 +214,13 @@ def _is_marked(pid: int) -> bool:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
+
+
+def _line_of(pid: int) -> Iterator[int]:
+    """Yield a process and its ancestors: a cluster that was there before has processes that start others."""
+    while pid > 0:
+        yield pid
+        pid = _parent(pid)
 
 
 def _parent(pid: int) -> int:

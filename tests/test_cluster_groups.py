@@ -16,6 +16,7 @@ import pytest
 from clusters import stopped, wait_until
 
 from pubsub_cluster import Client, Cluster
+from pubsub_cluster.client import session
 from pubsub_cluster.client.blocking import run
 from pubsub_cluster.client.calls import _matches
 from pubsub_cluster.language.errors import LimitError, ProtocolError, PubSubError
@@ -142,7 +143,10 @@ def test_a_worker_that_dies_with_a_group_costs_nobody_an_answer(cluster: Cluster
         assert [matches.ids_of(0) for matches in found] == [[f"n{i}"] for i in range(EVENTS)]
 
 
-def test_a_batch_sent_twice_in_a_group_is_matched_once(cluster: Cluster) -> None:
+def test_a_batch_sent_twice_in_a_group_is_matched_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SILENCE_S", 0.2)  # who was not answered asks again
     with cluster.client(publisher="twice") as client, cluster.client(publisher="twice") as other:
         answered = client.status()["counters"]["batches_answered"]
         with stopped(cluster):
