@@ -1,0 +1,180 @@
+"""The scheduler in single cases: partitions, deaths in a row, builds that fail, batches that wait, turns."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from pubsub_cluster.coordinator.dealing import deal_partitions
+from pubsub_cluster.coordinator.folding import FoldPolicy
+from pubsub_cluster.coordinator.instructions import (
+    BatchDone,
+    GenerationPublished,
+    Instruction,
+    Resized,
+    SendWorker,
+    SpawnWorker,
+    WorkerGone,
+)
+from pubsub_cluster.coordinator.state import Scheduler
+from pubsub_cluster.coordinator.tuning import Build, TunerDesk
+from pubsub_cluster.shm.catalogue import CatalogueWriter
+from pubsub_cluster.shm.owner import Owner
+from pubsub_cluster.tuner.messages import BuildFailed, Built
+from pubsub_cluster.workers import messages as wire
+
+SETUP = wire.Setup(0, 2, "c", "s", "r", "n", 0, {}, {})
+
+
+def test_partitions_are_dealt_evenly() -> None:
+    shard_of = deal_partitions([5.0, 4.0, 3.0, 3.0, 3.0], 2)
+    loads = [
+        sum(cost for cost, shard in zip([5, 4, 3, 3, 3], shard_of, strict=True) if shard == s) for s in (0, 1)
+    ]
+    assert sorted(loads) == [8, 10]
+    assert deal_partitions([], 3) == []
+    assert deal_partitions([1.0], 3) == [0]
+
+
+def test_a_respawn_loop_backs_off() -> None:
+    scheduler = Scheduler(1, 1, 10.0)
+    delays = []
+    for number in range(2_000):
+        scheduler.worker_spawned(0, float(number))
+        (spawn,) = [i for i in scheduler.worker_died(0, number + 0.1) if isinstance(i, SpawnWorker)]
+        delays.append(spawn.delay_s)
+    assert delays == sorted(delays)
+    assert delays[0] < 0.1
+    assert delays[9] == delays[-1] == 5.0
+    scheduler.worker_spawned(0, 3_000.0)
+    (spawn,) = [i for i in scheduler.worker_died(0, 3_100.0) if isinstance(i, SpawnWorker)]
+    assert spawn.delay_s < 0.1
+
+
+def test_builds_that_fail_again_and_again_are_tried_again() -> None:
+    desk = TunerDesk(Owner("c", 1, 1), FoldPolicy(30.0))
+    for number in range(2_000):
+        desk.building = Build(number, "asked for", 0.0)
+        desk.failed(BuildFailed(number, {}), 0.0)
+    assert desk.paused_until_s == 60.0
+    for number in range(2_000):  # with an epoch: the next one waits, not the next generation
+        desk.building = Build(number, "asked for", 0.0, epoch=1)
+        desk.failed(BuildFailed(number, {}), 0.0)
+    assert desk.policy.reclaim_from_s == 600.0
+
+
+def test_a_build_that_hung_behind_others_does_not_give_way_to_them_again() -> None:
+    catalogue, desk = (
+        CatalogueWriter.in_memory(1),
+        TunerDesk(Owner("c0c0c0c0", 1, 1), FoldPolicy(30.0), ready=True),
+    )
+    waits = []
+    for now_s in (0.0, 1_000.0, 2_000.0):
+        desk.policy.asked = desk.ready = True
+        request = desk.fold(catalogue, 0, 0, False, now_s)
+        assert request is not None
+        waits.append(request.can_wait)
+        if now_s:
+            desk.built(Built(request.generation, "", (), 0, [], {}), now_s)
+        else:
+            assert desk.hangs(999.0)
+            desk.died(999.0)
+            desk.paused_until_s = 0.0
+    assert waits == [True, False, True]
+
+
+def test_a_new_worker_maps_the_catalogue_of_the_batches_that_wait() -> None:
+    """A batch of the empty generation, an epoch, and only then the death of its worker."""
+    scheduler = Scheduler(1, 1, 10.0, catalogue="catalogue1")
+    scheduler.worker_spawned(0, 0.0)
+    scheduler.worker_hello(0, SETUP, 0.0)
+    scheduler.worker_ready(0, 0.0)
+    scheduler.batch_accepted(((), 0, 0), 0, 0.0)
+    scheduler.layout_built(1, "layout1", (0,), 0, [1.0], "catalogue2")
+    scheduler.layout_attached(0, 1, 0.0)
+    assert scheduler.let_go() == [GenerationPublished(1)]
+    scheduler.worker_died(0, 0.0)
+    scheduler.worker_spawned(0, 1.0)
+    now = msgspec.structs.replace(SETUP, catalogue_segment="catalogue2")
+    setup, attach = [i.message for i in scheduler.worker_hello(0, now, 1.0) if isinstance(i, SendWorker)]
+    assert isinstance(setup, wire.Setup) and setup.catalogue_segment == "catalogue1"
+    assert isinstance(attach, wire.AttachLayout) and attach.catalogue_segment == "catalogue2"
+
+
+def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:
+    """Two shards take over while a batch waits for the one of before, whose worker dies once."""
+    scheduler = Scheduler(1, 1, 10.0)
+    scheduler.worker_spawned(0, 0.0)
+    scheduler.worker_hello(0, SETUP, 0.0)
+    scheduler.worker_ready(0, 0.0)
+    batch_no, _ = scheduler.batch_accepted(((), 0, 0), 0, 0.0)
+    assert scheduler.crew.missing(2, 1) == 2
+    scheduler.resize(2, 1, [1, 2])
+    out: list[Instruction] = []
+    for worker_idx in (1, 2):
+        assert scheduler.crew.team.shards == 1
+        scheduler.worker_spawned(worker_idx, 0.0)
+        scheduler.worker_hello(worker_idx, SETUP, 0.0)
+        out += scheduler.worker_ready(worker_idx, 0.0)
+    assert out == [Resized(2, 1)]
+    out = scheduler.worker_died(0, 0.0)
+    assert [i for i in out if isinstance(i, SpawnWorker)], "nobody is left who could answer"
+    scheduler.worker_spawned(0, 1.0)
+    scheduler.worker_hello(0, SETUP, 1.0)
+    (task,) = [i.message for i in scheduler.worker_ready(0, 1.0) if isinstance(i, SendWorker)]
+    assert isinstance(task, wire.Task)
+    out = scheduler.page_read(0, task.task_id, False, 1.0)
+    assert out == [BatchDone(batch_no), SendWorker(0, wire.Shutdown())]
+    assert scheduler.worker_died(0, 1.0) == [WorkerGone(0)]
+    assert sorted(scheduler.workers) == [1, 2]
+
+
+class Line:
+    """One worker with a task at a time, and who is answered when."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(1, 1, 10.0)
+        self.scheduler.worker_spawned(0, 0.0)
+        self.scheduler.worker_hello(0, SETUP, 0.0)
+        self.scheduler.workers[0].free_slots = [0]
+        self.running: deque[int] = deque()
+        self.scheduler.worker_ready(0, 0.0)
+
+    def take(self, instructions: list[Instruction]) -> None:
+        sent = [i.message for i in instructions if isinstance(i, SendWorker)]
+        self.running += [message.task_id for message in sent if isinstance(message, wire.Task)]
+
+    def publish(self, line: str | None) -> int:
+        batch_no, instructions = self.scheduler.batch_accepted(((), 0, 0), 0, 0.0, line=line)
+        self.take(instructions)
+        return batch_no
+
+    def answer(self) -> int:
+        """Let the worker answer its task; return the batch."""
+        out = self.scheduler.page_read(0, self.running.popleft(), False, 0.0)
+        self.take(out)
+        return next(i.batch_no for i in out if isinstance(i, BatchDone))
+
+
+def test_publishers_take_turns() -> None:
+    line = Line()
+    flood = [line.publish("flood") for _ in range(8)]
+    assert line.scheduler.has_room, "large batches of others keep no group from its turn"
+    group = line.publish(None)
+    assert not line.scheduler.has_room, "one group that waits is enough"
+    other = [line.publish("other") for _ in range(2)]
+    answered = [line.answer() for _ in range(11)]
+    assert answered == [*flood[:2], group, other[0], flood[2], other[1], *flood[3:]]
+
+
+def test_who_had_had_a_turn_comes_first_after_a_death() -> None:
+    line = Line()
+    first, second, other = line.publish("a"), line.publish("a"), line.publish("b")
+    line.take(line.scheduler.worker_died(0, 0.0))
+    line.running.clear()
+    line.scheduler.worker_spawned(0, 1.0)
+    line.scheduler.worker_hello(0, SETUP, 1.0)
+    line.scheduler.workers[0].free_slots = [0]
+    line.take(line.scheduler.worker_ready(0, 1.0))
+    assert [line.answer() for _ in range(3)] == [first, second, other]
