@@ -58,11 +58,12 @@ def has_json(event: Any) -> bool:
 
 
 class FolderAdapter:
-    """A folder that is written anew before every batch, as the vector runner's `Matcher`."""
+    """A folder, written anew when something changed before a batch, as the vector runner's `Matcher`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._wanted: dict[str, dict[str, Any]] = {}
+        self._engine: PartsEngine | None = None  # of what is wanted
         self._checked = NaiveMatcher()  # refuses what a cluster would refuse
 
     def subscribe(
@@ -70,6 +71,7 @@ class FolderAdapter:
     ) -> None:
         self._checked.subscribe(subscription_id, expression_from_json(expr), valid_from, valid_until)
         self._wanted[subscription_id] = {"expr": expr, "valid_from": valid_from, "valid_until": valid_until}
+        self._engine = None
 
     def update(
         self, subscription_id: str, expr: Any, valid_from: int | None, valid_until: int | None
@@ -80,14 +82,18 @@ class FolderAdapter:
             "expr": expr,
             **{name: value for name, value in window.items() if value is not None},
         }
+        self._engine = None
 
     def unsubscribe(self, subscription_id: str) -> None:
         self._checked.unsubscribe(subscription_id)
         del self._wanted[subscription_id]
+        self._engine = None
 
     def publish(self, events: Sequence[Any], at: int | None) -> list[Result]:
-        made = [{"id": name, **body, "owner": "me"} for name, body in self._wanted.items()]
-        engine = PartsEngine(write_folder(self._root, made, parts=2), (0, 1))
+        if self._engine is None:
+            made = [{"id": name, **body, "owner": "me"} for name, body in self._wanted.items()]
+            self._engine = PartsEngine(write_folder(self._root, made, parts=2), (0, 1))
+        engine = self._engine
         at_us = 0 if at is None else at
         if all(map(has_json, events)):
             found = engine.match(json_events(events), at_us)
