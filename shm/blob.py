@@ -22,7 +22,7 @@ which its negative head tells (FRONT). It begins a line of memory, and so does w
 
 A block is for eight entries; its numbers are of 64 bits. The first one holds three attributes of 16 bits;
 then each of them has two, with a byte for each entry: 128 - first, and last, both as the label's seven
-highest bits (`front_shifts`). An entry without a positive interval of the attribute has 128 and 127, which
+highest bits (`code_shifts`). An entry without a positive interval of the attribute has 128 and 127, which
 all labels pass, and an entry that does not exist 0 and 0, which none passes. So an entry may hold only where
 
     (128 - first + label) & (last + 128 - label)
@@ -103,10 +103,10 @@ _LOW_FACTOR, _HIGH_FACTOR = 0x27D4EB2F, 0x165667B1
 _TABLE_FACTOR = 40_503
 
 
-def front_shifts(label_count: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Return by how many bits a label of each attribute is shifted for a front; labels go up to the count."""
+def code_shifts(label_count: npt.NDArray[np.int64], bits_max: int = FRONT_BITS) -> npt.NDArray[np.uint8]:
+    """Return by how many bits a label of each attribute is shifted to fit; labels go up to the count."""
     bits = np.ceil(np.log2(label_count + 1.0)).astype(np.int64)
-    return np.asarray(np.maximum(bits - FRONT_BITS, 0), np.uint8)
+    return np.asarray(np.maximum(bits - bits_max, 0), np.uint8)
 
 
 def row_words(interval_columns: Any) -> Any:

@@ -158,7 +158,7 @@ def write_fronts(
     out: I4, at: I8, fronts: list[Front], shares: Shares, entries: Entries, predicates: Predicates
 ) -> None:
     """Write fronts, rows and targets of their sections from words `at` on."""
-    shift = form.front_shifts(predicates.label_count).astype(np.int64)
+    shift = form.code_shifts(predicates.label_count).astype(np.int64)
     halves = out.view(np.uint16)
     for section, width, chosen in fronts:
         entry, within, owner = shares.of(section)

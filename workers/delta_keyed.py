@@ -14,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pubsub_cluster.shm.blob import code_shifts
 from pubsub_cluster.shm.catalogue import CatalogueReader
 from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_removed, literal_ranges
-from pubsub_cluster.shm.code_space import F8, I4, I8, expand_slices
+from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
 from pubsub_cluster.shm.layout import LayoutView, frozen
 from pubsub_cluster.workers.encoder import EncodedBatch
 from pubsub_cluster.workers.kernels import keyed as match_kernels
@@ -24,9 +25,11 @@ from pubsub_cluster.workers.kernels import keyed_rows as row_kernels
 from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.kernels.keyed_tables import (
     CLAUSES,
+    CODE_BITS,
     ENTRIES,
     ENTRY_WIDTH,
     HUNG_PAIRS,
+    KEPT_MAX,
     KEYS,
     LIST_ROOM_FIRST,
     LIST_WIDTH,
@@ -46,7 +49,7 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
 )
 from pubsub_cluster.workers.kernels.keyed_tests import ConstantSource, LabelSource, PredicateSource
 from pubsub_cluster.workers.kernels.lookup import Lookup
-from pubsub_cluster.workers.kernels.tables import PENDING_MAX, SEVERAL
+from pubsub_cluster.workers.kernels.tables import PENDING_MAX
 from pubsub_cluster.workers.pairs import PairArrays, Pairs, Step
 
 SLOTS_MAX = 1 << 31
@@ -139,11 +142,14 @@ class KeyedRows:
             LabelSource(frozen(attribute_of), lookup, self._label_start),
         )
         attribute_count = len(layout.attribute_catalogue)
-        label_of = np.zeros(2 * (attribute_count + 1), np.int32)
-        label_of[attribute_count :: attribute_count + 1] = SEVERAL
         self._facts = KeyedFacts(
-            label_of, np.zeros(2 * len(label_of), np.int64), np.zeros(4 * PENDING_MAX, np.int32)
+            np.zeros(2 * attribute_count, np.int32),
+            np.zeros(2 * attribute_count, np.uint16),
+            np.zeros(4 * attribute_count, np.int64),
+            np.zeros(KEPT_MAX, np.int64),
+            np.zeros(4 * PENDING_MAX, np.int32),
         )
+        self._code_shift: U1 = frozen(code_shifts(np.diff(layout.label_start), CODE_BITS))
         self._point_of = np.full(attribute_count, -1, np.int32)
         self._pairs: list[tuple[int, int]] = []
         self._stamp = 1
@@ -169,7 +175,9 @@ class KeyedRows:
         pairs = np.array(sorted(self._pairs), np.int32).reshape(-1, 2)
         hung[pairs[:, 0]] = HUNG_PAIRS
         np.cumsum(np.bincount(pairs[:, 0], minlength=attribute_count), out=start[1:])
-        self._access = KeyedAccess(self._label_start, start, np.ascontiguousarray(pairs[:, 1]), hung)
+        self._access = KeyedAccess(
+            self._label_start, start, np.ascontiguousarray(pairs[:, 1]), hung, self._code_shift
+        )
         self._hung = _places(hung)
 
     def add(self, first: int, stop: int, shard: tuple[int, int], version: int) -> I4:
@@ -283,7 +291,7 @@ def _empty_tables() -> KeyedTables:
         literal=np.zeros(4_096, np.int32),
         key=np.zeros(2_048, np.int64),
         key_list=np.full(LIST_WIDTH * 2_048, -1, np.int32),
-        entry=np.zeros(ENTRY_WIDTH * 4_096, np.int32),
+        entry=np.zeros(ENTRY_WIDTH * 4_096, np.uint16),
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pubsub_cluster.language.raw_batch import RawBatch
-from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, front_shifts
+from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, code_shifts
 from pubsub_cluster.shm.catalogue import CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, frozen
@@ -77,7 +77,7 @@ def match_tables(layout: LayoutView, partition_mine: U1) -> MatchTables:
         many_max=int(layout.row_many.max(initial=0)),
         has_labels=4 * layout.flag_count < len(layout.predicate_test),
         has_fronts=layout.has_fronts,
-        label_shift=frozen(front_shifts(np.diff(layout.label_start))),
+        label_shift=frozen(code_shifts(np.diff(layout.label_start))),
         is_exact=not (layout.table_mode & TABLE_INEXACT).any(),
         partition_mine=kernel_input(partition_mine, np.uint8),
     )

@@ -1,7 +1,7 @@
 """Matching the keyed half of the delta: an event's keys, the lists behind them, the clauses in those.
 
 Two events are on their way: while the lists of one are checked, those of the next have been asked for. Most
-clauses of a list are out at the interval that stands in the entry; only the others are looked up.
+clauses of a list are out at the intervals that stand in the entry; only the others are looked up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import numpy as np
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf, routine
 from pubsub_cluster.workers.kernels.check import label_passes
 from pubsub_cluster.workers.kernels.keyed_tables import (
+    ANY_CODE,
+    CODE_BITS,
     ENTRY_WIDTH,
     HUNG_PAIRS,
     HUNG_SINGLE,
+    KEPT_MAX,
     LIST_WIDTH,
     ONE_LABEL,
     find_key,
@@ -30,8 +33,19 @@ AHEAD_LINES = 16
 
 
 @leaf
-def write_event(span: Any, entries: Any, base: Any, facts: Any) -> Any:
-    """Write the labels of the entries of `span`; `base` is the first item of the event's half.
+def is_full(span: Any, entry_attribute: Any, attribute_count: Any) -> Any:
+    """Say whether the entries of `span` are one of each attribute."""
+    if span[1] - span[0] != attribute_count:
+        return False
+    differ = np.int64(0)
+    for attribute in range(attribute_count):  # without a way out, so that many are compared at a time
+        differ |= np.int64(entry_attribute[Index(span[0] + attribute)]) ^ attribute
+    return differ == 0
+
+
+@leaf
+def write_event(span: Any, entries: Any, base: Any, code_shift: Any, facts: Any) -> Any:
+    """Write labels and codes of the entries of `span`; `base` is the first item of the event's half.
 
     Returns
     -------
@@ -39,27 +53,59 @@ def write_event(span: Any, entries: Any, base: Any, facts: Any) -> Any:
         Whether every attribute has one value.
     """
     entry_attribute, entry_label = entries
+    attribute_count = np.int64(code_shift.shape[0])
+    if is_full(span, entry_attribute, attribute_count):
+        for number in range(attribute_count):
+            label = entry_label[Index(span[0] + number)]
+            facts.label_of[Index(base + number)] = label
+            facts.code_of[Index(base + number)] = label >> code_shift[Index(number)]
+        return True
     previous = np.int32(-1)
     is_single = True
     for entry in range(span[0], span[1]):
         attribute = entry_attribute[Index(entry)]
         label = entry_label[Index(entry)]
+        code = label >> code_shift[Index(attribute)]
         if attribute == previous:
             if facts.label_of[Index(base + attribute)] != SEVERAL:
                 facts.several[Index(2 * (base + attribute))] = entry - 1
             facts.several[Index(2 * (base + attribute) + 1)] = entry + 1
             label = np.int32(SEVERAL)
+            code = ANY_CODE
             is_single = False
         facts.label_of[Index(base + attribute)] = label
+        facts.code_of[Index(base + attribute)] = code
         previous = attribute
     return is_single
 
 
 @leaf
-def clear_event(span: Any, entries: Any, base: Any, label_of: Any) -> None:
+def clear_event(span: Any, entry_attribute: Any, base: Any, facts: Any) -> None:
     """Undo `write_event`."""
+    attribute_count = np.int64(facts.label_of.shape[0] >> 1)
+    if attribute_count <= 2 * (span[1] - span[0]):
+        for attribute in range(attribute_count):
+            facts.label_of[Index(base + attribute)] = 0
+            facts.code_of[Index(base + attribute)] = 0
+        return
     for entry in range(span[0], span[1]):
-        label_of[Index(base + entries[0][Index(entry)])] = 0
+        attribute = entry_attribute[Index(entry)]
+        facts.label_of[Index(base + attribute)] = 0
+        facts.code_of[Index(base + attribute)] = 0
+
+
+@leaf
+def is_inside(at: Any, entry: Any, base: Any, code_of: Any) -> Any:
+    """Say whether the code of the event is in the interval at ``entry[at:at + 3]``."""
+    code = code_of[Index(base + entry[Index(at)])]
+    # No branch on either end alone: which one fails is unpredictable, that one does is not.
+    return (entry[Index(at + 1)] <= code) & (code <= entry[Index(at + 2)])
+
+
+@leaf
+def may_hold(at: Any, entry: Any, base: Any, code_of: Any) -> Any:
+    """Say whether the interval at ``entry[at:at + 3]`` may hold; there may be several values."""
+    return is_inside(at, entry, base, code_of) | (code_of[Index(base + entry[Index(at)])] == ANY_CODE)
 
 
 @routine
@@ -82,9 +128,32 @@ def literals_hold(clause: Any, tables: Any, base: Any, facts: Any, entry_label: 
     return True
 
 
+@routine
+def check_clause(at: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any:
+    """Tell the row of the clause of ``entry[at:at + ENTRY_WIDTH]`` if it holds; as `check_list`."""
+    base, facts, entry_label = given
+    event, row_stop, version, stamp, removed_version = moment
+    out_event, out_row, count = out
+    clause = np.int64(tables.entry[at + 6]) | np.int64(tables.entry[at + 7]) << CODE_BITS
+    if not literals_hold(clause, tables, base, facts, entry_label):  # as most: no word of a row is read
+        return count
+    row = tables.clause_row[clause]
+    if row >= row_stop or 0 < removed_version[row] <= version:
+        return count
+    first = tables.clause_first[clause]
+    if first >= 0:
+        if tables.stamp[first] == stamp:
+            return count
+        tables.stamp[first] = stamp
+    if count < out_event.shape[0]:
+        out_event[count] = event
+        out_row[count] = row
+    return count + 1
+
+
 @leaf
 def check_list(mine: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any:
-    """Tell the rows of a list whose clauses hold.
+    """Tell the rows of a list whose clauses hold for an event with one value per attribute.
 
     Parameters
     ----------
@@ -103,29 +172,19 @@ def check_list(mine: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any
     int
         How many pairs there are; more than there is room for if not all could be told.
     """
-    base, facts, entry_label = given
-    event, row_stop, version, stamp, removed_version = moment
+    base, facts, _ = given
     out_event, out_row, count = out
-    entry = tables.entry
-    for at in range(ENTRY_WIDTH * mine[0], ENTRY_WIDTH * (mine[0] + mine[1]), ENTRY_WIDTH):
-        label = facts.label_of[Index(base + entry[Index(at)])]
-        if not ((entry[Index(at + 1)] <= label) & (label <= entry[Index(at + 2)])) and label != SEVERAL:
-            continue
-        clause = np.int64(entry[Index(at + 3)])
-        if not literals_hold(clause, tables, base, facts, entry_label):  # as most: no word of a row is read
-            continue
-        row = tables.clause_row[clause]
-        if row >= row_stop or 0 < removed_version[row] <= version:
-            continue
-        first = tables.clause_first[clause]
-        if first >= 0:
-            if tables.stamp[first] == stamp:
-                continue
-            tables.stamp[first] = stamp
-        if count < out_event.shape[0]:
-            out_event[count] = event
-            out_row[count] = row
-        count += 1
+    entry, kept = tables.entry, facts.kept
+    end = ENTRY_WIDTH * (mine[0] + mine[1])
+    for first in range(ENTRY_WIDTH * mine[0], end, ENTRY_WIDTH * KEPT_MAX):
+        left = np.int64(0)
+        for at in range(first, min(first + ENTRY_WIDTH * KEPT_MAX, end), ENTRY_WIDTH):
+            kept[Index(left)] = at  # without a branch: that one passes is unpredictable
+            left += 1 if is_inside(at, entry, base, facts.code_of) else 0
+        for number in range(left):
+            passed = np.int64(kept[Index(number)])
+            if is_inside(passed + 3, entry, base, facts.code_of):
+                count = check_clause(passed, tables, given, moment, (out_event, out_row, count))
     return count
 
 
@@ -226,7 +285,10 @@ def match_at_once(
                     chosen = np.int64(entry_label[option]) if label == SEVERAL else label
                     other = access.label_start[second] + chosen
                 mine = find_list(first, other, tables)
-                count = check_list(mine, tables, given, moment, (out_event, out_row, count))
+                for at in range(ENTRY_WIDTH * mine[0], ENTRY_WIDTH * (mine[0] + mine[1]), ENTRY_WIDTH):
+                    codes = tables.entry, base, facts.code_of
+                    if may_hold(at, *codes) and may_hold(at + 3, *codes):
+                        count = check_clause(at, tables, given, moment, (out_event, out_row, count))
     return count
 
 
@@ -274,7 +336,7 @@ def match_keyed(
         is_plain, found = True, np.int64(0)
         if event < event_count:
             span = np.int64(entry_start[event]), np.int64(entry_start[event + 1])
-            is_plain = write_event(span, entries, turn * half, facts)
+            is_plain = write_event(span, entries, turn * half, access.code_shift, facts)
             is_plain &= span[1] - span[0] + keys_more <= PENDING_MAX
             if is_plain:
                 attributes = hung_attribute, entry_attribute
@@ -287,9 +349,9 @@ def match_keyed(
             for at in range((1 - turn) * PENDING_MAX, late_stop):
                 mine = np.int64(facts.pending[Index(2 * at)]), np.int64(facts.pending[Index(2 * at + 1)])
                 count = check_list(mine, tables, given, moment, (out_event, out_row, count))
-            clear_event((entry_start[late], entry_start[late + 1]), entries, base, facts.label_of)
+            clear_event((entry_start[late], entry_start[late + 1]), entry_attribute, base, facts)
             if count > out_event.shape[0]:
-                clear_event(span, entries, turn * half, facts.label_of)
+                clear_event(span, entry_attribute, turn * half, facts)
                 return OVERFLOW, late, kept
         late, late_stop = np.int64(event), found
         if not is_plain:
@@ -297,7 +359,7 @@ def match_keyed(
             given = turn * half, facts, entry_label
             moment = np.int64(event), row_stop, version, stamp + event, removed_version
             count = match_at_once(span, entries, access, tables, given, moment, (out_event, out_row, count))
-            clear_event(span, entries, turn * half, facts.label_of)
+            clear_event(span, entry_attribute, turn * half, facts)
             late = np.int64(-1)
             if count > out_event.shape[0]:
                 return OVERFLOW, np.int64(event), kept

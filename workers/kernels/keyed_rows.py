@@ -13,7 +13,9 @@ import numpy as np
 
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf, routine
 from pubsub_cluster.workers.kernels.keyed_tables import (
+    ANY_CODE,
     CLAUSES,
+    CODE_BITS,
     ENTRIES,
     ENTRY_WIDTH,
     HUNG_SINGLE,
@@ -155,24 +157,37 @@ def slot_of(literal: Any, test: Any, label_start: Any) -> Any:
 
 
 @routine
-def narrowest(span: Any, tables: Any, label_start: Any) -> Any:
-    """Return the literal of `span` that is an interval and lets fewest events pass, -1 for none."""
+def narrowest(span: Any, but: Any, tables: Any, label_start: Any) -> Any:
+    """Return the interval of `span`, other than the literal `but`, that lets fewest events pass, or -1."""
     first, stop = span
     test = tables.predicate_test
     best, found = np.float64(2.0), np.int64(-1)
     for at in range(first, stop):
         literal = np.int64(tables.literal[at])
-        if (literal & 1) == 0 and test[4 * (literal >> 1) + 3] < 0:
+        tested = 4 * (literal >> 1)
+        if (literal & 1) == 0 and literal != but and test[tested + 3] < 0 and test[tested] <= ANY_CODE:
             share = share_of(literal, test, label_start)
             if share < best:
                 best, found = share, literal
     return found
 
 
+@leaf
+def write_interval(literal: Any, to: Any, tables: Any, code_shift: Any) -> None:
+    """Write the interval of a literal, in codes, to ``entry[to:to + 3]``; of -1 one that always holds."""
+    entry, test = tables.entry, tables.predicate_test
+    entry[to], entry[to + 1], entry[to + 2] = 0, 0, ANY_CODE
+    if literal >= 0:
+        at = 4 * (literal >> 1)
+        attribute = np.int64(test[at])
+        shift = np.int64(code_shift[attribute])
+        entry[to], entry[to + 1], entry[to + 2] = attribute, test[at + 1] >> shift, test[at + 2] >> shift
+
+
 @routine
-def enter_clause(key: Any, interval: Any, clause: Any, tables: Any, nowhere: Any) -> None:
-    """Append a clause to the list of its key; `interval` is a literal, or -1 for attribute `nowhere`."""
-    used, lists, entry, test = tables.used, tables.key_list, tables.entry, tables.predicate_test
+def enter_clause(key: Any, intervals: Any, clause: Any, tables: Any, code_shift: Any) -> None:
+    """Append a clause to the list of its key; `intervals` are two literals, or -1."""
+    used, lists, entry = tables.used, tables.key_list, tables.entry
     at = find_key(key, tables.key, lists)
     mine = LIST_WIDTH * at
     if lists[mine] < 0:
@@ -190,12 +205,9 @@ def enter_clause(key: Any, interval: Any, clause: Any, tables: Any, nowhere: Any
         used[ENTRIES] += 2 * count
         used[LONGEST] = max(used[LONGEST], 2 * count)
     to = ENTRY_WIDTH * (np.int64(lists[mine]) + count)
-    if interval >= 0:
-        tested = 4 * (interval >> 1)
-        entry[to], entry[to + 1], entry[to + 2] = test[tested], test[tested + 1], test[tested + 2]
-    else:
-        entry[to], entry[to + 1], entry[to + 2] = nowhere, 0, 0
-    entry[to + 3] = clause
+    write_interval(intervals[0], to, tables, code_shift)
+    write_interval(intervals[1], to + 3, tables, code_shift)
+    entry[to + 6], entry[to + 7] = clause & ANY_CODE, clause >> CODE_BITS
     lists[mine + 1] = count + 1
 
 
@@ -235,7 +247,7 @@ def drop_literals(span: Any, one: Any, two: Any, literal: Any) -> Any:
 @routine
 def add_row(row: Any, clauses: Any, rows: Any, sources: Any, access: Any, tables: Any, point_of: Any) -> Any:
     """Add one row with the catalogue clauses of `clauses`; say whether keys can hold it."""
-    used, nowhere = tables.used, np.int64(access.hung.shape[0])
+    used = tables.used
     first_clause, first_literal = used[CLAUSES], used[LITERALS]
     to = first_literal
     for clause in range(clauses[0], clauses[1]):
@@ -257,8 +269,9 @@ def add_row(row: Any, clauses: Any, rows: Any, sources: Any, access: Any, tables
         span = np.int64(tables.clause_start[clause]), np.int64(tables.clause_start[clause + 1])
         key, one, two = choose_key(span, tables, access, point_of)
         stop = drop_literals(span, one, two, tables.literal)
-        interval = narrowest((span[0], stop), tables, access.label_start)
-        enter_clause(key, interval, clause, tables, nowhere)
+        interval = narrowest((span[0], stop), np.int64(-1), tables, access.label_start)
+        second = narrowest((span[0], stop), interval, tables, access.label_start)
+        enter_clause(key, (interval, second), clause, tables, access.code_shift)
         tables.clause_row[clause] = row
         tables.clause_first[clause] = first_clause if several else -1
         tables.clause_start[clause] = kept

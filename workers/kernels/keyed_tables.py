@@ -22,8 +22,16 @@ ROW_LITERALS_MAX = 64
 SET_LABELS_MAX = 64
 """A row with more clauses or literals, or a larger set, is left to the bitmaps."""
 
-ENTRY_WIDTH = 4
-"""Of an entry: attribute, lo and hi of one interval that must hold, clause."""
+CODE_BITS = 16
+"""Of a *code*: a label without its lowest bits, as many as its attribute has too many."""
+ANY_CODE = (1 << CODE_BITS) - 1
+"""The code of several values; no label has it."""
+ENTRY_WIDTH = 8
+"""An entry: attribute, lo and hi of two intervals that must hold, in codes, and its clause, low half first.
+
+Most clauses of a list are out at these, without a look at anything but the list."""
+KEPT_MAX = 64
+"""Entries of a list that are looked at together."""
 LIST_WIDTH = 4
 """Of a list: first entry (-1: the place is free), entries, room, unused."""
 LIST_ROOM_FIRST = 4
@@ -52,7 +60,7 @@ class KeyedTables(NamedTuple):
     literal: Any  # int32[]: 2 * predicate + negated
     key: Any  # int64[], a power of two: hash of keys
     key_list: Any  # int32[LIST_WIDTH * keys]
-    entry: Any  # int32[ENTRY_WIDTH * entries]
+    entry: Any  # uint16[ENTRY_WIDTH * entries]
 
 
 class KeyedAccess(NamedTuple):
@@ -62,6 +70,7 @@ class KeyedAccess(NamedTuple):
     pair_start: Any  # int32[A+1]
     pair_second: Any  # int32[pairs]
     hung: Any  # uint8[A]: HUNG_*
+    code_shift: Any  # uint8[A]: bits of a label that its code is without
 
 
 HUNG_PAIRS, HUNG_SINGLE = 1, 2
@@ -71,11 +80,13 @@ HUNG_PAIRS, HUNG_SINGLE = 1, 2
 class KeyedFacts(NamedTuple):
     """The labels of two events, one with an even number and one with an odd one, half the array each.
 
-    Between events all labels are 0, but for the last of each half, that of no attribute, which is SEVERAL.
+    Between events all labels and codes are 0.
     """
 
-    label_of: Any  # int32[2 * (A + 1)]
-    several: Any  # int64[4 * (A + 1)]: first and last + 1 entry
+    label_of: Any  # int32[2 * A]
+    code_of: Any  # uint16[2 * A]
+    several: Any  # int64[4 * A]: first and last + 1 entry
+    kept: Any  # int64[KEPT_MAX]: where entries are that pass their first interval
     pending: Any  # int32[2 * 2 * PENDING_MAX]: first entry and number of entries of lists to be checked
 
 

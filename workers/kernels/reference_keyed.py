@@ -15,7 +15,7 @@ from pubsub_cluster.shm.code_space import (
     number_label,
     text_label,
 )
-from pubsub_cluster.workers.kernels.keyed_tables import CLAUSES, ENTRY_WIDTH, LIST_WIDTH, ONE_LABEL
+from pubsub_cluster.workers.kernels.keyed_tables import CLAUSES, CODE_BITS, ENTRY_WIDTH, LIST_WIDTH, ONE_LABEL
 
 Clause = tuple[frozenset[tuple[int, int]], frozenset[int], int]
 """Label slots (attribute, label) of its key, other literals, catalogue row."""
@@ -97,7 +97,7 @@ def clauses_of(tables: Any, label_start: Any) -> list[Clause]:
         assert count <= room
         slots = [slot for slot in (key >> 32, key & 0xFFFFFFFF) if slot != ONE_LABEL]
         for entry in tables.entry.reshape(-1, ENTRY_WIDTH)[first : first + count].tolist():
-            clause = entry[3]
+            clause = entry[6] | entry[7] << CODE_BITS
             literals = tables.literal[tables.clause_start[clause] : tables.clause_start[clause + 1]].tolist()
             assert clause not in found
             row = int(tables.clause_row[clause])
