@@ -43,6 +43,11 @@ def test_tests_keys_and_pairs(case: Any, draw: st.DataObject) -> None:
     catalogue.add(case.expressions[cut:])
     keyed, encoder, spaces, attributes = made_of(catalogue, predicate_count)
     attribute_count = len(attributes)
+    shifts = draw.draw(
+        st.lists(st.integers(0, 3), min_size=attribute_count, max_size=attribute_count), "shifts"
+    )
+    keyed._code_shift = frozen(np.array(shifts, np.uint8))  # as for so many labels that codes are coarse
+    keyed.clear()
     if attribute_count > 1:
         keyed._pairs = draw.draw(
             st.lists(
