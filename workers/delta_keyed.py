@@ -30,9 +30,9 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
     ENTRY_WIDTH,
     HUNG_PAIRS,
     KEPT_MAX,
+    KEY_WIDTH,
     KEYS,
     LIST_ROOM_FIRST,
-    LIST_WIDTH,
     LITERALS,
     LONGEST,
     NEEDED,
@@ -62,7 +62,7 @@ PAIRS_MAX = 16
 PROBE_NS, CANDIDATE_NS = 12.0, 2.0
 """What looking for one pair costs an event, and each clause in a list that it finds."""
 
-_HASHED = ("predicate_slot", "key", "key_list")
+_HASHED = ("predicate_slot", "key")
 _add_rows = Settled(row_kernels.add_rows)
 _rehash_predicates = Settled(row_kernels.rehash_predicates)
 _rehash_keys = Settled(row_kernels.rehash_keys)
@@ -289,8 +289,7 @@ def _empty_tables() -> KeyedTables:
         clause_start=np.zeros(1_025, np.int32),
         stamp=np.zeros(1_024, np.int64),
         literal=np.zeros(4_096, np.int32),
-        key=np.zeros(2_048, np.int64),
-        key_list=np.full(LIST_WIDTH * 2_048, -1, np.int32),
+        key=np.full(KEY_WIDTH * 2_048, -1, np.int64),
         entry=np.zeros(ENTRY_WIDTH * 4_096, np.uint16),
     )
 
@@ -310,7 +309,7 @@ def _with_more_room(tables: KeyedTables, everything: bool = False) -> KeyedTable
             used[CLAUSES] + clause_count >= len(tables.clause_row)
         ),
         ("literal",): used[LITERALS] + ROW_LITERALS_MAX > len(tables.literal),
-        ("key", "key_list"): 2 * (used[KEYS] + clause_count) > len(tables.key),
+        ("key",): 2 * KEY_WIDTH * (used[KEYS] + clause_count) > len(tables.key),
         ("entry",): ENTRY_WIDTH * entries > len(tables.entry),
     }
     grown: dict[str, npt.NDArray[np.generic]] = {}
@@ -323,5 +322,5 @@ def _with_more_room(tables: KeyedTables, everything: bool = False) -> KeyedTable
     if "predicate_slot" in grown:
         _rehash_predicates(larger)
     if "key" in grown:
-        _rehash_keys(tables.key, tables.key_list, larger)
+        _rehash_keys(tables.key, larger)
     return larger

@@ -15,11 +15,11 @@ from pubsub_cluster.workers.kernels.check import label_passes
 from pubsub_cluster.workers.kernels.keyed_tables import (
     ANY_CODE,
     CODE_BITS,
+    COUNT_BITS,
     ENTRY_WIDTH,
     HUNG_PAIRS,
     HUNG_SINGLE,
     KEPT_MAX,
-    LIST_WIDTH,
     ONE_LABEL,
     find_key,
     key_of,
@@ -30,6 +30,7 @@ from pubsub_cluster.workers.kernels.tables import PENDING_MAX, SEVERAL, Index
 LINE_ENTRIES = 4
 """Entries of a list in one cache line, about."""
 AHEAD_LINES = 16
+COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 @leaf
@@ -191,11 +192,10 @@ def check_list(mine: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any
 @leaf
 def find_list(first: Any, second: Any, tables: Any) -> Any:
     """Return first entry and number of entries of the list of two label slots; 0, 0 for none."""
-    at = LIST_WIDTH * find_key(key_of(first, second), tables.key, tables.key_list)
-    start = np.int64(tables.key_list[Index(at)])
-    if start < 0:
+    found = tables.key[Index(find_key(key_of(first, second), tables.key) + 1)]
+    if found < 0:
         return np.int64(0), np.int64(0)
-    return start, np.int64(tables.key_list[Index(at + 1)])
+    return found >> COUNT_BITS, found & COUNT_MASK
 
 
 @leaf

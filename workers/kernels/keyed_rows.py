@@ -16,12 +16,13 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
     ANY_CODE,
     CLAUSES,
     CODE_BITS,
+    COUNT_BITS,
     ENTRIES,
     ENTRY_WIDTH,
     HUNG_SINGLE,
+    KEY_WIDTH,
     KEYS,
     LIST_ROOM_FIRST,
-    LIST_WIDTH,
     LITERALS,
     LONGEST,
     NEEDED,
@@ -63,7 +64,7 @@ def has_room(clause_count: Any, tables: Any) -> Any:
         and used[SET_LABELS] + ROW_LITERALS_MAX * SET_LABELS_MAX <= tables.set_label.shape[0]
         and used[CLAUSES] + clause_count < tables.clause_row.shape[0]
         and used[LITERALS] + ROW_LITERALS_MAX <= tables.literal.shape[0]
-        and 2 * (used[KEYS] + clause_count) <= tables.key.shape[0]
+        and 2 * KEY_WIDTH * (used[KEYS] + clause_count) <= tables.key.shape[0]
         and ENTRY_WIDTH * entries <= tables.entry.shape[0]
     )
 
@@ -187,28 +188,27 @@ def write_interval(literal: Any, to: Any, tables: Any, code_shift: Any) -> None:
 @routine
 def enter_clause(key: Any, intervals: Any, clause: Any, tables: Any, code_shift: Any) -> None:
     """Append a clause to the list of its key; `intervals` are two literals, or -1."""
-    used, lists, entry = tables.used, tables.key_list, tables.entry
-    at = find_key(key, tables.key, lists)
-    mine = LIST_WIDTH * at
-    if lists[mine] < 0:
-        tables.key[at] = key
-        lists[mine], lists[mine + 1], lists[mine + 2] = used[ENTRIES], 0, LIST_ROOM_FIRST
+    used, entry = tables.used, tables.entry
+    at = find_key(key, tables.key)
+    if tables.key[at + 1] < 0:
+        tables.key[at], tables.key[at + 1] = key, used[ENTRIES] << COUNT_BITS
         used[KEYS] += 1
         used[ENTRIES] += LIST_ROOM_FIRST
         used[LONGEST] = max(used[LONGEST], LIST_ROOM_FIRST)
-    count = np.int64(lists[mine + 1])
-    if count == lists[mine + 2]:
-        old, new = ENTRY_WIDTH * np.int64(lists[mine]), ENTRY_WIDTH * used[ENTRIES]
+    first = np.int64(tables.key[at + 1]) >> COUNT_BITS
+    count = np.int64(tables.key[at + 1]) - (first << COUNT_BITS)
+    if count >= LIST_ROOM_FIRST and count & (count - 1) == 0:  # the room is the next power of two
+        old, new = ENTRY_WIDTH * first, ENTRY_WIDTH * used[ENTRIES]
         for word in range(ENTRY_WIDTH * count):
             entry[new + word] = entry[old + word]
-        lists[mine], lists[mine + 2] = used[ENTRIES], 2 * count
+        first = np.int64(used[ENTRIES])
         used[ENTRIES] += 2 * count
         used[LONGEST] = max(used[LONGEST], 2 * count)
-    to = ENTRY_WIDTH * (np.int64(lists[mine]) + count)
+    tables.key[at + 1] = (first << COUNT_BITS) + count + 1
+    to = ENTRY_WIDTH * (first + count)
     write_interval(intervals[0], to, tables, code_shift)
     write_interval(intervals[1], to + 3, tables, code_shift)
     entry[to + 6], entry[to + 7] = clause & ANY_CODE, clause >> CODE_BITS
-    lists[mine + 1] = count + 1
 
 
 @routine
@@ -340,11 +340,9 @@ def rehash_predicates(tables: Any) -> None:
 
 
 @kernel
-def rehash_keys(key: Any, key_list: Any, tables: Any) -> None:
-    """Enter all keys of the smaller hash into that of `tables`, whose lists are all -1."""
-    for old in range(key.shape[0]):
-        if key_list[LIST_WIDTH * old] >= 0:
-            at = find_key(key[old], tables.key, tables.key_list)
-            tables.key[at] = key[old]
-            for word in range(LIST_WIDTH):
-                tables.key_list[LIST_WIDTH * at + word] = key_list[LIST_WIDTH * old + word]
+def rehash_keys(key: Any, tables: Any) -> None:
+    """Enter all keys of the smaller hash into that of `tables`, where all places are free."""
+    for old in range(0, key.shape[0], KEY_WIDTH):
+        if key[old + 1] >= 0:
+            at = find_key(key[old], tables.key)
+            tables.key[at], tables.key[at + 1] = key[old], key[old + 1]

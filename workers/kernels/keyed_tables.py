@@ -32,9 +32,12 @@ ENTRY_WIDTH = 8
 Most clauses of a list are out at these, without a look at anything but the list."""
 KEPT_MAX = 64
 """Entries of a list that are looked at together."""
-LIST_WIDTH = 4
-"""Of a list: first entry (-1: the place is free), entries, room, unused."""
+KEY_WIDTH = 2
+"""Of a key's place: the key, and its list, first entry and entries in one number; -1 for a free place."""
+COUNT_BITS = 32
+"""Of a list's number: entries, below the first entry."""
 LIST_ROOM_FIRST = 4
+"""Entries that a list has room for at first, a power of two; it moves each time when it is full."""
 
 ONE_LABEL = 0xFFFF_FFFF
 """Second slot of a key that is one equality."""
@@ -58,8 +61,7 @@ class KeyedTables(NamedTuple):
     clause_start: Any  # int32[clauses + 1]: its literals
     stamp: Any  # int64[]: by first clause, the last event that was told the row
     literal: Any  # int32[]: 2 * predicate + negated
-    key: Any  # int64[], a power of two: hash of keys
-    key_list: Any  # int32[LIST_WIDTH * keys]
+    key: Any  # int64[KEY_WIDTH * keys], a power of two: hash of keys with their lists
     entry: Any  # uint16[ENTRY_WIDTH * entries]
 
 
@@ -97,10 +99,10 @@ def key_of(first: Any, second: Any) -> Any:
 
 
 @leaf
-def find_key(key: Any, keys: Any, key_list: Any) -> Any:
-    """Return the place of a key, or the free place where it belongs."""
-    mask = keys.shape[0] - 1
-    at = mix_key(key) & mask
-    while key_list[Index(LIST_WIDTH * at)] >= 0 and keys[Index(at)] != key:
-        at = (at + 1) & mask
-    return at
+def find_key(key: Any, keys: Any) -> Any:
+    """Return where a key stands, or where it belongs: ``keys[at + 1]`` is its list, or -1."""
+    mask = keys.shape[0] // KEY_WIDTH - 1
+    place = mix_key(key) & mask
+    while keys[Index(KEY_WIDTH * place + 1)] >= 0 and keys[Index(KEY_WIDTH * place)] != key:
+        place = (place + 1) & mask
+    return KEY_WIDTH * place

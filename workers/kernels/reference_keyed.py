@@ -15,7 +15,14 @@ from pubsub_cluster.shm.code_space import (
     number_label,
     text_label,
 )
-from pubsub_cluster.workers.kernels.keyed_tables import CLAUSES, CODE_BITS, ENTRY_WIDTH, LIST_WIDTH, ONE_LABEL
+from pubsub_cluster.workers.kernels.keyed_tables import (
+    CLAUSES,
+    CODE_BITS,
+    COUNT_BITS,
+    ENTRY_WIDTH,
+    KEY_WIDTH,
+    ONE_LABEL,
+)
 
 Clause = tuple[frozenset[tuple[int, int]], frozenset[int], int]
 """Label slots (attribute, label) of its key, other literals, catalogue row."""
@@ -89,12 +96,10 @@ def clauses_of(tables: Any, label_start: Any) -> list[Clause]:
         attribute = max(a for a in range(len(starts) - 1) if starts[a] <= slot)
         return attribute, slot - starts[attribute]
 
-    for key, (first, count, room, _) in zip(
-        tables.key.tolist(), tables.key_list.reshape(-1, LIST_WIDTH).tolist(), strict=True
-    ):
-        if first < 0:
+    for key, entries in tables.key.reshape(-1, KEY_WIDTH).tolist():
+        if entries < 0:
             continue
-        assert count <= room
+        first, count = divmod(entries, 1 << COUNT_BITS)
         slots = [slot for slot in (key >> 32, key & 0xFFFFFFFF) if slot != ONE_LABEL]
         for entry in tables.entry.reshape(-1, ENTRY_WIDTH)[first : first + count].tolist():
             clause = entry[6] | entry[7] << CODE_BITS
