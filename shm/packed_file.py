@@ -6,6 +6,9 @@ Sections begin at multiples of 64 bytes and are raw arrays in little-endian orde
 contents, which have one in the last bytes of the file. A file is written beside its place, synchronised, and
 renamed to it, so whatever has the name is complete, unless the disk damaged it: then it is refused, and the
 error says what was found.
+
+It is synchronised in steps: whoever makes anything else durable meanwhile waits behind all that the disk has
+been given, and a change of the catalogue would wait for a whole snapshot.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ END_MAGIC = b"PSCDONE\n"
 PACKED_FORMAT = 1
 ALIGN_BYTES = 64
 PART_SUFFIX = ".part"
+STEP_SIZE_BYTES = 1 << 20
 _HEAD = struct.Struct("<8sI52x")
 _TAIL = struct.Struct("<QQII8s8x")  # where the contents start, their bytes, their CRC-32, format, magic
 
@@ -52,6 +56,7 @@ class PackedWriter:
         self._part = path.with_name(path.name + PART_SUFFIX)
         self._kind = kind
         self._sections: list[dict[str, Any]] = []
+        self._waiting_bytes = 0  # written since the last synchronisation
         self._file: BinaryIO
 
     def __enter__(self) -> PackedWriter:
@@ -79,7 +84,12 @@ class PackedWriter:
                 "crc": zlib.crc32(data),
             }
         )
-        self._file.write(data)
+        for first in range(0, len(data), STEP_SIZE_BYTES):
+            step = data[first : first + STEP_SIZE_BYTES]
+            self._file.write(step)
+            self._waiting_bytes += len(step)
+            if self._waiting_bytes >= STEP_SIZE_BYTES:
+                self._synchronise()
 
     @fault_point("packed.finish")
     def finish(self, facts: dict[str, Any]) -> int:
@@ -98,6 +108,7 @@ class PackedWriter:
     def _synchronise(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
+        self._waiting_bytes = 0
 
     def _begin(self) -> None:
         self._file.write(bytes(-self._file.tell() % ALIGN_BYTES))
