@@ -176,6 +176,9 @@ class Load:
                 retained = draw.random() < RETAINED_SHARE
                 valid_until = int((time.time() + RETAINED_S) * 1e6) if retained else None
                 told = self.retained.about_to_publish(publisher, batch_id, events, valid_until)
+                kills = self.kills[
+                    WORKER
+                ]  # before it goes out: this thread may have to wait for long after it
                 pending = client.publish_soon(
                     [self.events[idx] for idx in events.tolist()],
                     ids=True,
@@ -183,7 +186,7 @@ class Load:
                     valid_until=told,
                 )
                 life = client.hello()["life"]
-                sent_now = _Sent(pending, batch_id, events, self.kills[WORKER], life, valid_until)
+                sent_now = _Sent(pending, batch_id, events, kills, life, valid_until)
                 under_way.append(sent_now)
                 if len(under_way) >= IN_FLIGHT:
                     self._take(client, under_way.popleft(), draw.random() < 0.05)
@@ -203,9 +206,11 @@ class Load:
     def _take(self, client: Client, sent: _Sent, again: bool) -> None:
         try:
             matches = sent.pending.result()
-        except PoisonBatchError:
+        except PoisonBatchError as error:
             if not self._two_workers_died_since(sent.kills_before):
-                self.model.breach(f"batch {sent.batch_id} is poison although no two workers died meanwhile")
+                self.model.breach(
+                    f"batch {sent.batch_id} is poison although no two workers died meanwhile: {error}"
+                )
             self.count("batches refused after two deaths")
             return
         except PubSubError as error:
