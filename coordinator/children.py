@@ -13,6 +13,9 @@ import pubsub_cluster
 from pubsub_cluster.shm.fault_points import fault_point
 
 STOP_GRACE_S = 2.0
+THREAD_COUNTS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+"""A library's further threads have the priority of the moment at which it was loaded, and wait for work at
+full speed: beside a build that gives way they would take a third of a processor from the workers."""
 
 
 class Child:
@@ -71,5 +74,5 @@ def child_environment() -> dict[str, str]:
     root = str(Path(pubsub_cluster.__file__).parent.parent)
     known = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{known}" if known else root
-    environment["NUMBA_NUM_THREADS"] = "1"
+    environment |= dict.fromkeys(THREAD_COUNTS, "1")
     return environment

@@ -124,3 +124,17 @@ lifeline.leave(3)
     done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=60.0)
     nice = max(os.getpriority(os.PRIO_PROCESS, 0), lifeline.GENTLE_NICENESS)
     assert (done.returncode, done.stdout) == (3, f"[{nice}, {nice}]"), done.stderr
+
+
+def test_a_child_computes_in_one_thread() -> None:
+    """A helper of its linear algebra would not give way with whoever asks it, and spin while it waits."""
+    script = """
+import os
+import numpy as np
+square = np.ones((1_000, 1_000))
+square @ square
+print(len(os.listdir("/proc/self/task")))
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=60.0)
+    assert done.stdout == "1\n", done.stderr
