@@ -36,6 +36,7 @@ from pubsub_cluster.shm.change_groups import Change
 
 SLICE_S = 0.0025  # of work: others wait for a bulk load so long, and about as long until it is in force
 SLICE_ITEMS_LEAST, SLICE_ITEMS_MOST = 256, 1_024
+REST_S_MAX = 4 * SLICE_S
 GROUPS_OUTSTANDING_MAX = 64
 CHANGES_OUTSTANDING_MAX = 16_384
 APPLIED_MOST = 1_024  # in one go, of what a slow disk reports at once: some milliseconds for everybody else
@@ -109,6 +110,7 @@ class ChangeDesk:
         self._reports: deque[Committed] = deque()
         self._failed = False
         self._slice_items = SLICE_ITEMS_LEAST
+        self._rests_until_s = 0.0
 
     def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any, told_max: Any = 0) -> None:
         """Take a request of a connection; a new subscription is told `told_max` retained events at most.
@@ -162,10 +164,35 @@ class ChangeDesk:
         is_full = len(self._groups) >= GROUPS_OUTSTANDING_MAX or self._change_count >= CHANGES_OUTSTANDING_MAX
         return bool(self._queues) and not self._failed and not is_full
 
+    def is_due(self, now_s: float, others_wait: bool) -> bool:
+        """Tell whether it is the turn of changes: beside other work they get half of the time at most.
+
+        Everything that arrives is taken once between two slices, which is little where many small messages
+        arrive: a bulk load would hold all batches up until it is over.
+
+        Parameters
+        ----------
+        now_s : float
+            Monotonic time.
+        others_wait : bool
+            There is something else to do.
+        """
+        return not others_wait or now_s >= self._rests_until_s
+
+    def _took(self, begin_s: float) -> None:
+        """Take note of work since then: others have as long after it, and after what came just before."""
+        now_s = time.monotonic()
+        left_s = max(self._rests_until_s - begin_s, 0.0)
+        self._rests_until_s = now_s + min(left_s + now_s - begin_s, REST_S_MAX)
+
     def work(self) -> None:
         """Stage one slice of the next connection's oldest request and hand it to the store."""
-        if not self.busy:
-            return
+        if self.busy:
+            begin_s = time.monotonic()
+            self._work()
+            self._took(begin_s)
+
+    def _work(self) -> None:
         identity, queue = next(iter(self._queues.items()))
         self._queues.move_to_end(identity)
         request = queue[0]
@@ -249,6 +276,12 @@ class ChangeDesk:
 
     def committed(self, most: float = APPLIED_MOST) -> bool:
         """Take reports of the store, of `most` changes or one group; tell whether the catalogue changed."""
+        begin_s = time.monotonic()
+        is_changed = self._committed(most)
+        self._took(begin_s)
+        return is_changed
+
+    def _committed(self, most: float) -> bool:
         self._reports += self._store.poll()
         reports = self._next_reports(most)
         durable = [self._groups[report.group_id].change_count for report in reports if report.error is None]

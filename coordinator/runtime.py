@@ -50,11 +50,7 @@ from pubsub_cluster.coordinator.schema_store import with_stored_schema
 from pubsub_cluster.coordinator.self_check import SelfCheck
 from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
-from pubsub_cluster.language.errors import (
-    BusyError,
-    PubSubError,
-    error_from_dict,
-)
+from pubsub_cluster.language.errors import BusyError, PubSubError, error_from_dict
 from pubsub_cluster.language.protocol import Message, Op, PublishRequest
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import on_stop
@@ -190,7 +186,9 @@ class Coordinator:
         from_clients = self.frontend.socket in ready
         if len(ready) > from_clients:
             self._hear_children(ready, now_s)
-        if (self.store.wake_fd in ready or self.changes.reported) and self.changes.committed():
+        is_reported = self.store.wake_fd in ready or self.changes.reported
+        changes_due = self.changes.is_due(now_s, len(ready) > (self.store.wake_fd in ready))
+        if changes_due and is_reported and self.changes.committed():
             self.building.catalogue_changed()
         if self.durable.wake_fd in ready:
             self.durable.poll()
@@ -200,7 +198,8 @@ class Coordinator:
             for identity, message in self.frontend.receive():
                 self._on_client(identity, message, now_s)
         self.publishing.place_waiting(now_s)
-        self.changes.work()
+        if changes_due:
+            self.changes.work()
         self.durable.work()
         self.carry_out(self.building.epochs.work())
         if now_s >= self._look_around_s or not ready:
