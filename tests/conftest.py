@@ -30,12 +30,15 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
+from pubsub_cluster import Cluster
+
 RUN_VARIABLE = "PUBSUB_CLUSTER_TEST_RUN"
 ALONE_VARIABLE = "PUBSUB_CLUSTER_TESTS_ALONE"
 SPARK_FIXTURE = "spark"
 MATCHER_TESTS = ("test_algorithms", "test_reproductions")
 ROOT = Path(__file__).parent.parent
 LEAVE_S_MAX = 30.0
+CLIENT_TIMEOUT_S = 60.0
 Item = TypeVar("Item")
 _left_behind: list[str] = []  # by the whole run
 SEGMENT_DIR = Path("/dev/shm")
@@ -51,6 +54,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config: pytest.Config) -> None:
     """Mark this run, and with it every process that its tests start."""
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
+    connect = Cluster.client  # where a test says nothing else it is patient: the machine may be slow, or busy
+
+    def patient(self: Cluster, **options: Any) -> Any:
+        return connect(self, **{"timeout_s": CLIENT_TIMEOUT_S, **options})
+
+    Cluster.client = patient  # type: ignore[method-assign]
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in os.environ:
         # Every process of every cluster would compile all modules again, a quarter of a second of its start.
         folder = tempfile.mkdtemp(prefix="psc-bytecode-")

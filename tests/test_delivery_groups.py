@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ from pubsub_cluster.shm.owner import SegmentName, current_owner, list_segments, 
 from pubsub_cluster.tuner.group_builder import form_group_map
 from pubsub_cluster.tuner.messages import FormGroups, GroupsFailed, GroupsFormed
 
-CLUSTER = "0badcafe"
+CLUSTER = uuid.uuid4().hex[:8]  # other processes run these tests too
 SIDE = 16
 EVENTS: list[dict[str, Any]] = [{"x": number % SIDE, "y": number // SIDE} for number in range(SIDE**2)]
 QUARTERS = [f"x > {4 * quarter - 1} AND x <= {4 * quarter + 3}" for quarter in range(4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from pubsub_cluster.tuner.interest import owner_cells
 from pubsub_cluster.tuner.messages import FormGroups
 from pubsub_cluster.tuner.owner_shares import Chosen
 
+CLUSTER = uuid.uuid4().hex[:8]  # other processes run these tests too
 SIDE = 16
 EVENTS = [{"x": (number % SIDE,), "y": (number // SIDE,), "z": (number % 3,)} for number in range(SIDE**2)]
 
@@ -173,7 +175,7 @@ def test_groups_reach_the_coordinator_by_places_among_the_owners_asked_for() -> 
     counts = tuple(writer.counts())
     asked = [6, 1, 5, 2]
     request = FormGroups(3, counts, 0, "", asked, 10)
-    me = current_owner("0badcafe")
+    me = current_owner(CLUSTER)
     name, summary = form_group_map(CatalogueReader.of(writer), request, raw_batch(EVENTS), me)
     try:
         found = read_group_map(name)
@@ -194,6 +196,6 @@ def test_groups_reach_the_coordinator_by_places_among_the_owners_asked_for() -> 
 def test_no_segment_is_made_where_there_is_nothing_to_form_groups_of() -> None:
     writer = owned_catalogue([("a", "x >= 0"), ("b", "x >= 0")])
     request = FormGroups(1, tuple(writer.counts()), 0, "", [0, 1], 10)
-    me = current_owner("0badcafe")
+    me = current_owner(CLUSTER)
     assert form_group_map(CatalogueReader.of(writer), request, raw_batch(EVENTS), me)[0] == ""
-    assert list_segments("0badcafe") == []
+    assert list_segments(CLUSTER) == []
