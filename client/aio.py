@@ -12,7 +12,7 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, overload
@@ -26,7 +26,7 @@ from pubsub_cluster.client.pending import AsyncPending
 from pubsub_cluster.client.publishing import Batch
 from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import CallerError, PubSubError
-from pubsub_cluster.language.protocol import UNMATCHED, WINDOW_DEFAULT, Buffer
+from pubsub_cluster.language.protocol import UNMATCHED, WINDOW_DEFAULT
 
 
 class AsyncSession(Session):
@@ -134,13 +134,14 @@ class AsyncSession(Session):
                     context = {"message": "a function that was told of an answer", "exception": error}
                     asyncio.get_running_loop().call_exception_handler(context)
 
-    def _do(self, instructions: Instructions, send: Callable[[Sequence[Buffer]], None] | None = None) -> None:
-        super()._do(instructions, send)
+    def _do(self, instructions: Instructions) -> None:
+        super()._do(instructions)
         if instructions is not NOTHING and instructions.send:
             self._turn_soon()  # sending may swallow the descriptor's news
 
-    def _release(self) -> None:
-        super()._release()
+    def release(self) -> None:
+        """Send what is held."""
+        super().release()
         self._turn_soon()
 
     def _reopen(self) -> None:

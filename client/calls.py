@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pubsub_cluster.client.catalogue import CatalogueCalls, Listed
 from pubsub_cluster.client.changes import KEEP, Keep, Subscription
 from pubsub_cluster.client.connection import Request
+from pubsub_cluster.client.in_order import ask_in_order
 from pubsub_cluster.client.matches import Matches, matches_from_reply
 from pubsub_cluster.client.operating import OperatorCalls
 from pubsub_cluster.client.publishing import Batch, Publication, publication_of
@@ -276,7 +277,7 @@ class Calls(OperatorCalls, SchemaCalls):
         senders = (partial(send, batch) for batch in batches)
         in_flight = max(1, in_flight)
         at_once = max(1, in_flight // PARTS_IN_FLIGHT) if is_list and await self._takes_several() else 1
-        async with aclosing(self._session.ask_in_order(senders, in_flight, at_once)) as found:
+        async with aclosing(ask_in_order(self._session, senders, in_flight, at_once)) as found:
             async for request in found:
                 yield _matches(await self._session.wait(request), sent.popleft())
 

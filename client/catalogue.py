@@ -23,7 +23,8 @@ from pubsub_cluster.client.changes import (
     subscription_from,
 )
 from pubsub_cluster.client.connection import Request
-from pubsub_cluster.client.session import Sender, Session
+from pubsub_cluster.client.in_order import Sender, ask_in_order
+from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
@@ -270,7 +271,7 @@ class CatalogueCalls:
                 sent.append(places)
                 yield partial(self._session.send, op, {name: orjson.Fragment(data), **more})
 
-        async with aclosing(self._session.ask_in_order(senders(), REQUESTS_IN_FLIGHT)) as found:
+        async with aclosing(ask_in_order(self._session, senders(), REQUESTS_IN_FLIGHT)) as found:
             async for request in found:
                 yield sent.popleft(), request
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from pubsub_cluster.client.connection import (
     NOTHING,
@@ -47,7 +45,6 @@ GAP_S_MAX = 0.1
 # More answers than a client can have unanswered: what has arrived is read before anything is given up.
 MESSAGES_PER_ROUND_MAX = 1_024
 
-Sender: TypeAlias = Callable[[], Coroutine[Any, Any, Request]]
 _Hearing = TypeVar("_Hearing", bound=Hearing)
 
 
@@ -119,10 +116,14 @@ class Session:
     async def send(
         self, op: Op, fields: Mapping[str, Any], buffers: Sequence[Buffer] = (), hold: bool = False
     ) -> Request:
-        """Send a request without waiting for its answer; with `hold`, `Transport.release` sends it."""
+        """Send a request without waiting for its answer; one to be held goes out with `release`."""
         await self.hello()
         request, instructions = self.connection.submit(op, fields, buffers, time.monotonic(), self.timeout_s)
-        self._do(instructions, self._transport.hold if hold else self._transport.send)
+        if hold:
+            for frames in instructions.send:
+                self._transport.hold(frames)
+        else:
+            self._do(instructions)
         return request
 
     async def wait(self, request: Request) -> Message:
@@ -140,30 +141,14 @@ class Session:
         """Send a request and wait for its answer."""
         return await self.wait(await self.send(op, fields, buffers))
 
-    async def ask_in_order(
-        self, requests: Iterable[Sender], in_flight: int, at_once: int = 1
-    ) -> AsyncGenerator[Request, None]:
-        """Send requests with at most `in_flight` unanswered and yield them, finished, in order.
+    async def finish(self, request: Request) -> Request:
+        """Wait until a request is finished, well or not."""
+        await self._pump(lambda: request.finished, request.deadline_s + 1.0)
+        return request
 
-        They are sent `at_once` at a time, in one message where they are held; none is while the caller has
-        what is yielded.
-        """
-        waiting: deque[Request] = deque()
-        senders = iter(requests)
-        try:
-            while several := list(islice(senders, at_once)):
-                try:
-                    for send in several:
-                        waiting.append(await send())
-                finally:
-                    self._release()
-                while len(waiting) > in_flight - at_once:
-                    yield await self._finish(waiting.popleft())
-            while waiting:
-                yield await self._finish(waiting.popleft())
-        finally:
-            for request in waiting:
-                self.connection.forget(request)
+    def release(self) -> None:
+        """Send what is held."""
+        self._transport.release()
 
     async def receive(self, timeout_s: float) -> int:
         """Take in what has arrived; wait at most `timeout_s` for something that somebody is told of.
@@ -226,10 +211,6 @@ class Session:
     async def pause(self, pause_s: float) -> None:
         """Let time pass."""
         time.sleep(pause_s)
-
-    async def _finish(self, request: Request) -> Request:
-        await self._pump(lambda: request.finished, request.deadline_s + 1.0)
-        return request
 
     async def _stop_listening(self, listener: Hearing) -> None:
         if self._drop(listener) and not self.closed and self.connection.hello is not None:
@@ -340,23 +321,19 @@ class Session:
                 told()
         self._news.tell()
 
-    def _release(self) -> None:
-        self._transport.release()
-
     def _reopen(self) -> None:
         self._transport.reopen()
 
     def _close_transport(self) -> None:
         self._transport.close()
 
-    def _do(self, instructions: Instructions, send: Callable[[Sequence[Buffer]], None] | None = None) -> None:
+    def _do(self, instructions: Instructions) -> None:
         if instructions is NOTHING:
             return
         if instructions.reconnect:
             self._reopen()
-        send = self._transport.send if send is None else send
         for frames in instructions.send:
-            send(frames)
+            self._transport.send(frames)
         for header in instructions.listening:
             listener = self._listeners.get(listen_key(header))
             if listener is not None:
