@@ -33,12 +33,15 @@ class Changer(NamedTuple):
     seed : int
     rate : int
         Insertions a second; 0: single subscriptions are made and removed instead.
+    name : str
+        What the ids of its subscriptions begin with.
     """
 
     data_dir: str
     workload: str
     seed: int
     rate: int
+    name: str = "c"
 
 
 def pool(workload: str, seed: int) -> Rules:
@@ -53,19 +56,17 @@ def change(task: Changer, pipe: Any) -> None:
     with Client(task.data_dir, timeout_s=60.0) as client:
         while pipe.recv():
             work = _many if task.rate else _single
-            pipe.send(work(client, made, pipe, task.rate))
+            pipe.send(work(client, made, pipe, task))
 
 
-def _many(client: Client, made: list[Any], pipe: Any, rate: int) -> dict[str, Any]:
-    step = rate // STEPS_PER_SECOND
+def _many(client: Client, made: list[Any], pipe: Any, task: Changer) -> dict[str, Any]:
+    step = task.rate // STEPS_PER_SECOND
     live: deque[list[str]] = deque()
-    turns: list[float] = []
-    number = inserted = removed = 0
+    turns = number = inserted = removed = 0
     begin = time.monotonic()
     while not pipe.poll():
-        ids = [f"c{number + offset}" for offset in range(step)]
+        ids = [f"{task.name}{number + offset}" for offset in range(step)]
         items = [{"id": name, "expr": made[(number + at) % POOL]} for at, name in enumerate(ids)]
-        turn = time.monotonic()
         raise_first(client.subscribe_many(items))
         number, inserted = number + step, inserted + step
         live.append(ids)
@@ -73,23 +74,21 @@ def _many(client: Client, made: list[Any], pipe: Any, rate: int) -> dict[str, An
             gone = live.popleft()
             raise_first(client.unsubscribe_many(gone))
             removed += len(gone)
-        turns.append(time.monotonic() - turn)
-        time.sleep(max(0.0, begin + len(turns) / STEPS_PER_SECOND - time.monotonic()))
+        turns += 1
+        time.sleep(max(0.0, begin + turns / STEPS_PER_SECOND - time.monotonic()))
     pipe.recv()
     seconds = time.monotonic() - begin
     while live:
         raise_first(client.unsubscribe_many(live.popleft()))
     # What was made before anything could be removed does not count against the removals.
-    steady = seconds * max(0, len(turns) - LIVE_STEPS) / max(1, len(turns))
+    steady = seconds * max(0, turns - LIVE_STEPS) / max(1, turns)
     return {
-        "seconds": seconds,
         "inserted": inserted / seconds,
         "removed": removed / steady if steady else 0.0,
-        "step_s": turns,
     }
 
 
-def _single(client: Client, made: list[Any], pipe: Any, _: int) -> dict[str, Any]:
+def _single(client: Client, made: list[Any], pipe: Any, _: Changer) -> dict[str, Any]:
     took: list[float] = []
     begin = time.monotonic()
     while not pipe.poll():
@@ -113,6 +112,7 @@ class Changers:
     """Processes that change the catalogue when they are told to."""
 
     def __init__(self, tasks: list[Changer]) -> None:
+        self._tasks = tasks
         context = multiprocessing.get_context("spawn")
         self._pipes = []
         self._processes = []
@@ -124,9 +124,16 @@ class Changers:
             self._processes.append(process)
 
     @contextlib.contextmanager
-    def at_work(self, found: dict[str, Any], only: int | None = None) -> Iterator[None]:
-        """Let them change while the block runs; what they did is in `found` afterwards."""
-        pipes = self._pipes if only is None else self._pipes[only : only + 1]
+    def at_work(self, found: dict[str, Any], only: str | None = None) -> Iterator[None]:
+        """Let them change while the block runs; what they did is in `found` afterwards, rates as sums.
+
+        `only` is ``many`` or ``single``: those whose changes are such.
+        """
+        pipes = [
+            pipe
+            for pipe, task in zip(self._pipes, self._tasks, strict=True)
+            if only in (None, "many" if task.rate else "single")
+        ]
         for pipe in pipes:
             pipe.send(True)
         time.sleep(LIVE_STEPS / STEPS_PER_SECOND)
@@ -136,7 +143,8 @@ class Changers:
         for pipe in pipes:
             if not pipe.poll(60.0):
                 raise TimeoutError("a client that changes the catalogue does not end")
-            found |= pipe.recv()
+            for what, did in pipe.recv().items():
+                found[what] = found[what] + did if what in found else did
 
     def close(self) -> None:
         """End the processes."""

@@ -58,7 +58,9 @@ from pubsub_cluster.client.matches import Matches
 
 CSV = "churn"
 RATE = 20_000
-"""Insertions a second, and as many removals."""
+"""Insertions a second, and as many removals, of all clients."""
+CLIENTS = 2
+"""Each waits for its removals before it makes more: one alone would leave the cluster idle."""
 BATCH, BATCHES, CHECKED = 1_000, 10, 100
 TURNS = 2
 SINGLES_TIMES = 3  # as long as the rest: the 99th percentile of 200 would be the second largest of them
@@ -196,8 +198,8 @@ def measure(workload: str, subscriptions: int, rate: int, seconds: float, seed: 
     slices = [events.slice(first, first + BATCH) for first in range(0, events.size, BATCH)]
     batches = [events.columns() for events in slices]
     extra = pool(workload, seed)
-    # Each of the pool is there as often as it fits into what is live, and once more as a single one.
-    copies = -(-(LIVE_STEPS + 1) * (rate // STEPS_PER_SECOND) // POOL) + 1
+    # Each of the pool is there as often as it fits into what a client has, and once as a single one.
+    copies = CLIENTS * -(-(LIVE_STEPS + 1) * (rate // CLIENTS // STEPS_PER_SECOND) // POOL) + 1
     most = [np.array([copies * len(matching(extra, row)) for row in one.value], np.int64) for one in slices]
     with (
         Cluster(shards=1, replicas=2, retune_interval_s=RETUNE_INTERVAL_S) as cluster,
@@ -213,19 +215,20 @@ def measure(workload: str, subscriptions: int, rate: int, seconds: float, seed: 
             assert base[0][event] == len(matching(rules, slices[0].value[event]))
         publisher = Publisher(client, cluster, batches, base, most, rules.size)
         tasks = [
-            Changer(str(cluster.data_dir), workload, seed, rate),
-            Changer(str(cluster.data_dir), workload, seed, 0),
+            Changer(str(cluster.data_dir), workload, seed, rate // CLIENTS, f"c{number}.")
+            for number in range(CLIENTS)
         ]
+        tasks.append(Changer(str(cluster.data_dir), workload, seed, 0))
         with contextlib.closing(Changers(tasks)) as changers:
             found |= _at_full_speed(client, publisher, changers, seconds)
             rest(client)
-            with changers.at_work({}, only=0):
+            with changers.at_work({}, only="many"):
                 found |= _coordinator_time(cluster, client, seconds)
             half = found["quiet_per_second"] / 2 / BATCH
             found["beside_changes"] = _at_half_load(client, publisher, changers, half, seconds)
             with disk.watching(str(cluster.data_dir), SINGLES_PER_SECOND) as page:
                 found["alone"] = _at_half_load(
-                    client, publisher, changers, half, SINGLES_TIMES * seconds, only=1
+                    client, publisher, changers, half, SINGLES_TIMES * seconds, only="single"
                 )
                 found["alone"] |= _quantiles("disk, a page made durable", page.took_s())
         with pauses.happenings(str(cluster.data_dir), workload, seed) as pipe:
@@ -263,7 +266,7 @@ def _at_full_speed(
         rest(client)
         quiet, quiet_us = publisher.full_speed(seconds)
         changes: dict[str, Any] = {}
-        with changers.at_work(changes, only=0):
+        with changers.at_work(changes, only="many"):
             busy, busy_us = publisher.full_speed(seconds)
         note(
             f"{quiet:,.0f} events/s ({quiet_us:.2f} us of workers), "
@@ -283,7 +286,7 @@ def _at_half_load(
     changers: Changers,
     rate: float,
     seconds: float,
-    only: int | None = None,
+    only: str | None = None,
 ) -> dict[str, float]:
     """Return what batches on a schedule, and single subscriptions beside them, took."""
     rest(client)
