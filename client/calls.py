@@ -30,9 +30,9 @@ from pubsub_cluster.language.protocol import RETAINED_TOLD, Answer, Message, Op
 from pubsub_cluster.language.together import REQUESTS_MAX
 
 PENDING_MAX = 512
+"""Publications of `publish_soon` without an answer; more would not fit the sockets' queues."""
 PARTS_IN_FLIGHT = 8
 """Of a list of batches: the fewer, the more share a message, and the sooner workers may run dry."""
-"""Publications of `publish_soon` without an answer; more would not fit the sockets' queues."""
 
 _ANSWERS = {answer.value: answer for answer in Answer}
 AnswerName: TypeAlias = Literal["handles", "counts", "none"]

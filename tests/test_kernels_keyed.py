@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matching_cases import Case, raw_batch
@@ -17,7 +19,8 @@ from pubsub_cluster.shm.layout import empty_layout, frozen
 from pubsub_cluster.workers.delta_keyed import KeyedRows
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.kernels import reference_keyed as reference
-from pubsub_cluster.workers.kernels.keyed_tables import NO_TEST, PREDICATES
+from pubsub_cluster.workers.kernels.keyed_rows import write_interval
+from pubsub_cluster.workers.kernels.keyed_tables import ANY_CODE, NO_TEST, PREDICATES
 from pubsub_cluster.workers.kernels.lookup import HASH
 from pubsub_cluster.workers.pairs import Pairs
 from pubsub_cluster.workers.text_bits import TextBits
@@ -127,3 +130,25 @@ def check_clauses(catalogue: Case, keyed: KeyedRows, left: list[int], label_star
             assert len(found[row]) == len(expected)
             for codes, clause_codes in zip(found[row], expected, strict=True):
                 assert clause_codes <= codes
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        (3, [3, 40 >> 2, 90 >> 2]),
+        (ANY_CODE, [ANY_CODE, 40, 90]),
+        (ANY_CODE + 1, [0, 0, ANY_CODE]),
+        (ANY_CODE + 4, [0, 0, ANY_CODE]),
+    ],
+)
+def test_an_attribute_whose_number_does_not_fit_lets_all_events_pass(
+    attribute: int, expected: list[int]
+) -> None:
+    """Cut to 16 bits it would be another one, whose value would be compared."""
+    shift = np.zeros(ANY_CODE + 5, np.uint8)
+    shift[3] = 2
+    test = np.array([0, 0, 0, 0, attribute, 40, 90, 0], np.int32)
+    tables = SimpleNamespace(entry=np.zeros(5, np.uint16), predicate_test=test)
+    plain: Any = getattr(write_interval, "py_func", write_interval)
+    plain(2, 1, tables, shift)
+    assert tables.entry.tolist() == [0, *expected, 0]

@@ -175,12 +175,15 @@ def narrowest(span: Any, but: Any, tables: Any, label_start: Any) -> Any:
 
 @leaf
 def write_interval(literal: Any, to: Any, tables: Any, code_shift: Any) -> None:
-    """Write the interval of a literal, in codes, to ``entry[to:to + 3]``; of -1 one that always holds."""
+    """Write the interval of a literal, in codes, to ``entry[to:to + 3]``; of -1 one that always holds.
+
+    So does one of an attribute whose number does not fit: its clauses are looked up.
+    """
     entry, test = tables.entry, tables.predicate_test
     entry[to], entry[to + 1], entry[to + 2] = 0, 0, ANY_CODE
-    if literal >= 0:
+    attribute = np.int64(test[4 * (literal >> 1)]) if literal >= 0 else np.int64(ANY_CODE + 1)
+    if attribute <= ANY_CODE:
         at = 4 * (literal >> 1)
-        attribute = np.int64(test[at])
         shift = np.int64(code_shift[attribute])
         entry[to], entry[to + 1], entry[to + 2] = attribute, test[at + 1] >> shift, test[at + 2] >> shift
 
