@@ -32,7 +32,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m "not slow" $(addprefix --ignore=,$(MATCHER_TESTS) $(EXPERIMENT_TESTS)) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(addprefix --ignore=,$(MATCHER_TESTS) $(EXPERIMENT_TESTS)) $(PYTEST_FLAGS)
 
 matchers: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(MATCHER_TESTS) $(EXPERIMENT_TESTS) $(PYTEST_FLAGS)
