@@ -21,6 +21,7 @@ from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.language.errors import StartError, StoreError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.shm.owner import list_segments
+from pubsub_cluster.workers.process import NICENESS
 
 pytestmark = pytest.mark.cluster
 EVENTS_PER_BATCH = 200
@@ -59,6 +60,10 @@ def test_a_killed_worker_changes_nothing_but_the_count_of_restarts(tmp_data_dir:
             killer.join(110.0)
         wait_until(lambda: all(worker["ready"] for worker in client.status()["workers"]), "workers are back")
         assert client.status()["counters"]["worker_restarts"] >= 3
+        pids: Any = cluster.pids()
+        ahead = os.getpriority(os.PRIO_PROCESS, pids["coordinator"])
+        for pid in pids["workers"]:  # or events would leave the coordinator too little time for changes
+            assert os.getpriority(os.PRIO_PROCESS, pid) == min(ahead + NICENESS, 19)
         assert client.status()["counters"]["batches_refused"] == 0
 
 
