@@ -176,15 +176,24 @@ def _requests_of(frames: list[Buffer]) -> list[Message | PublishRequest | PubSub
     except PubSubError as error:
         error.fields.setdefault("request", "")
         return [error]
-    return [_checked(frames)] if several is None else [_checked(one) for one in several]
+    return [_checked(frames)] if several is None else [_publication(one) for one in several]
 
 
-def _checked(frames: list[Buffer]) -> Message | PublishRequest | PubSubError:
+def _publication(frames: list[Buffer]) -> PublishRequest | PubSubError:
+    """Return one of several requests: many others in one message would hold everybody up all at once."""
+    publish = parse_publish(frames)
+    if publish is not None:
+        return publish
+    found = _checked(frames)
+    if isinstance(found, PubSubError):
+        return found
+    return ProtocolError("only publications travel together", seen=found.op, request=found.request)
+
+
+def _checked(frames: list[Buffer]) -> Message | PubSubError:
+    """Return a request that is no publication, or why it is none."""
     request = ""
     try:
-        publish = parse_publish(frames)
-        if publish is not None:
-            return publish
         change = parse_change(frames)
         if change is not None:
             return change

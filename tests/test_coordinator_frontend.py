@@ -13,7 +13,7 @@ from pubsub_cluster.coordinator import frontend as module
 from pubsub_cluster.coordinator.frontend import MESSAGES_PER_TURN, TURN_S, Frontend
 from pubsub_cluster.language.errors import PubSubError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
-from pubsub_cluster.language.protocol import Message, Op, request_frames
+from pubsub_cluster.language.protocol import Message, Op, PublishRequest, request_frames
 from pubsub_cluster.language.together import REQUESTS, together
 
 
@@ -50,11 +50,15 @@ def test_a_turn_is_over_when_the_work_has_taken_its_time_and_the_next_goes_on(
 
 
 def test_a_bad_request_among_others_costs_itself_an_answer() -> None:
-    good = request_frames(Op.PING, "good", {})
-    bad = request_frames(Op.PING, "bad", {"unknown": 1})
-    frames = together(REQUESTS, [good, bad, good])
-    first, refused, last = module._requests_of(frames)
-    assert isinstance(first, Message) and isinstance(last, Message) and first.request == "good"
+    fields = {"batch": {"format": "json", "event_count": 0}, "batch_id": "b", "publisher": "p"}
+    good = request_frames(Op.PUBLISH, "good", fields)
+    bad = request_frames(Op.PUBLISH, "bad", {**fields, "unknown": 1})
+    other = request_frames(Op.STATUS, "other", {})  # of which hundreds would hold all up
+    frames = together(REQUESTS, [good, bad, other, good])
+    first, refused, alone, last = module._requests_of(frames)
+    assert isinstance(first, PublishRequest) and isinstance(last, PublishRequest) and first.request == "good"
     assert isinstance(refused, PubSubError) and refused.fields["request"] == "bad"
+    assert isinstance(alone, PubSubError) and alone.fields["request"] == "other"
+    assert isinstance(module._requests_of(other)[0], Message)
     (whole,) = module._requests_of([*frames[:2], b"", b""])
     assert isinstance(whole, PubSubError) and whole.fields["request"] == ""
