@@ -24,7 +24,7 @@ from pubsub_cluster.client.operating import OperatorCalls
 from pubsub_cluster.client.publishing import Batch, Publication, publication_of
 from pubsub_cluster.client.schema_calls import SchemaCalls
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import PubSubError
+from pubsub_cluster.language.errors import CallerError, PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
 from pubsub_cluster.language.protocol import RETAINED_TOLD, Answer, Message, Op
 from pubsub_cluster.language.together import REQUESTS_MAX
@@ -309,9 +309,9 @@ class Calls(OperatorCalls, SchemaCalls):
             "publisher": self.publisher,
         }
         if at is not None:
-            fields["at"] = at
+            fields["at"] = _instant("at", at)
         if valid_until is not None:
-            fields["valid_until"] = valid_until
+            fields["valid_until"] = _instant("valid_until", valid_until)
         return publication_of(batch, _answer_of(answer), ids, fields, size_bytes_max, events_max)
 
 
@@ -344,8 +344,16 @@ def endpoint_of(data_dir: str | os.PathLike[str] | None, endpoint: str | None) -
 
 
 def _answer_of(name: str) -> Answer:
-    # Looked up first: making an enumeration's member from its value takes five times as long.
-    return _ANSWERS.get(name) or Answer(name)
+    answer = _ANSWERS.get(name)
+    if answer is None:
+        raise CallerError("there is no such answer", seen=name, limit=list(_ANSWERS))
+    return answer
+
+
+def _instant(name: str, given: int) -> int:
+    if type(given) is not int:  # JSON says null for a NaN, which stands for none
+        raise CallerError(f"`{name}` is not an integer of microseconds", seen=given)
+    return given
 
 
 def _ignored() -> None:

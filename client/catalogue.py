@@ -34,6 +34,7 @@ from pubsub_cluster.language.protocol import (
     UPDATE_ITEM_FIELDS,
     Fields,
     Op,
+    as_json,
 )
 
 REQUESTS_IN_FLIGHT = 4
@@ -210,7 +211,7 @@ class CatalogueCalls:
 
     async def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Unsubscribe; return an error or None for each id."""
-        encoded = [orjson.dumps(id) for id in ids]
+        encoded = [as_json(id) for id in ids]
         items_max = await self._items_max()
         results: list[PubSubError | None] = []
         size_bytes_max = await self.limit("batch_size_bytes_max")

@@ -21,6 +21,7 @@ from pubsub_cluster.language.errors import (
     LimitError,
     ProtocolError,
     PubSubError,
+    WindowError,
     error_from_dict,
 )
 from pubsub_cluster.language.protocol import Fields, Message, check_field_names
@@ -129,6 +130,9 @@ def encode_item(item: Mapping[str, Any], fields: Fields, size_bytes_max: int) ->
         raise ProtocolError("an item is not a mapping", seen=item, remedy='Give {"expr": ..., "id": ...}.')
     check_field_names("an item", item.keys(), fields)
     body = dict(item)
+    for name in ("valid_from", "valid_until"):
+        if isinstance(body.get(name), float):  # JSON says null for a NaN, and that is unbounded
+            raise WindowError(f"{name} is not an integer of microseconds since the epoch", seen=body[name])
     body["expr"] = orjson.Fragment(expression_json(body["expr"]))
     try:
         data = orjson.dumps(body)

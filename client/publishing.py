@@ -137,7 +137,7 @@ def payload_of(batch: Any) -> Payload:
     if isinstance(batch, batches.Payload):
         return batch
     if isinstance(batch, str):
-        return batches.payload_from_json(batch.encode())
+        return batches.payload_from_json(batch)
     if isinstance(batch, bytes | bytearray | memoryview):
         return batches.payload_from_json(bytes(batch))
     if isinstance(batch, Mapping) or is_arrow(batch):

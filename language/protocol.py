@@ -183,8 +183,26 @@ class Message(NamedTuple):
 def request_frames(
     op: Op, request: str, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()
 ) -> list[Buffer]:
-    """Return the frames of a request; `fields` may hold `orjson.Fragment` values."""
-    return [MAGIC, orjson.dumps({"op": op.value, "request": request, **fields}), *buffers]
+    """Return the frames of a request; `fields` may hold `orjson.Fragment` values.
+
+    Raises
+    ------
+    ProtocolError
+        JSON cannot carry a field: half a character in a text, say, or an integer beyond 64 bits.
+    """
+    return [MAGIC, as_json({"op": op.value, "request": request, **fields}), *buffers]
+
+
+def as_json(value: Any) -> bytes:
+    """Return a value as bytes of JSON; raises `ProtocolError` where that cannot carry it."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise ProtocolError(
+            "a request has a field that JSON cannot carry",
+            seen=str(error),
+            limit="texts of whole characters, integers of 64 bits, lists, objects",
+        ) from None
 
 
 def reply_frames(request: str, fields: Mapping[str, Any], buffers: Sequence[Buffer] = ()) -> list[Buffer]:

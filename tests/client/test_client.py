@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +321,38 @@ def test_the_client_is_imported_without_the_machinery() -> None:
     loaded = set(done.stdout.split())
     assert not loaded & {"numba", "pyspark", "multiprocessing.shared_memory", "re2", "pandas"}
     assert not any(name.startswith(("pubsub_cluster.shm", "pubsub_cluster.workers")) for name in loaded)
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.publish([{}], batch_id=HALF),
+        lambda client: client.publish([{}], batch_id=b"b"),
+        lambda client: client.publish([{}], answer="all"),
+        lambda client: client.publish([{}], at=2**64),
+        lambda client: client.publish([{}], valid_until=math.nan),
+        lambda client: client.publish(f'{{"x": "{HALF}"}}'),
+        lambda client: client.publish({HALF: [1, 2]}),
+        lambda client: client.subscribe("TRUE", retained=2**64),
+        lambda client: client.subscribe("TRUE", valid_until=math.nan),
+        lambda client: client.unsubscribe(HALF),
+        lambda client: client.describe_many([HALF]),
+        lambda client: client.listen("ann", durable=HALF),
+        lambda client: client.forget("ann", HALF),
+        lambda client: client.backup("/\udcff"),
+        lambda client: client.tune_set("bm_max", 2**64),
+    ],
+)
+def test_what_cannot_be_sent_is_an_error_of_ours(
+    client: Client, cluster: FakeCluster, call: Callable[[Client], Any]
+) -> None:
+    with pytest.raises(CallerError):
+        call(client)
+    client.ping()
+    assert cluster.ops() == ["ping"]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
