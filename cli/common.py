@@ -88,7 +88,7 @@ def reporting(ctx: click.Context) -> Iterator[None]:
         ctx.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); the interpreter must not complain at its exit.
-        _say_no_more()
+        say_no_more()
         ctx.exit(0)
     except OSError as error:
         raise refused_by_the_system(error) from error
@@ -101,7 +101,7 @@ def refused_by_the_system(error: OSError) -> ReportedError:
     """
     reason = error.strerror or str(error)
     if error.filename is None and error.errno in NO_OUTPUT:
-        _say_no_more()
+        say_no_more()
         told = PubSubError(
             "the output cannot be written", seen=reason, remedy="Make room there, or send it elsewhere."
         )
@@ -111,7 +111,7 @@ def refused_by_the_system(error: OSError) -> ReportedError:
     return ReportedError(told)
 
 
-def _say_no_more() -> None:
+def say_no_more() -> None:
     """Let what is left of the output go nowhere: the interpreter would complain of it at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

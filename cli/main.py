@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pubsub_cluster.cli.common import EXIT_INTERRUPTED, note, refused_by_the_system, reporting
+from pubsub_cluster.cli.common import EXIT_INTERRUPTED, note, refused_by_the_system, reporting, say_no_more
 
 COMMANDS: dict[str, str] = {
     "start": "pubsub_cluster.cli.start:start",
@@ -68,6 +68,14 @@ class LazyGroup(click.Group):
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line; help and version are printed here, before there is a command."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:  # their reader has gone (`| head`)
+            say_no_more()
+            raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; whatever it raises is told in one way."""

@@ -197,10 +197,11 @@ def test_output_that_cannot_be_written_is_an_error_and_no_traceback(arguments: l
     assert "No space left" in seen
 
 
-def test_a_reader_that_has_gone_ends_a_command_in_silence() -> None:
+@pytest.mark.parametrize("arguments", [["doctor"], ["--help"], ["start", "--help"], ["--version"]])
+def test_a_reader_that_has_gone_ends_a_command_in_silence(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "pubsub_cluster.cli", "doctor"]
+    command = [sys.executable, "-m", "pubsub_cluster.cli", *arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, timeout=60)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
