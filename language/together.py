@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from pubsub_cluster.language.errors import ProtocolError
-from pubsub_cluster.language.protocol import ERROR, MAGIC, REPLY, Buffer, Message
+from pubsub_cluster.language.protocol import ERROR, FRAME_COUNT_MAX, MAGIC, REPLY, Buffer, Message
 
 REPLIES, REQUESTS = "replies", "requests"
 TOGETHER_SIZE_BYTES_MAX = 96 << 10
@@ -76,6 +76,11 @@ def parse_requests(frames: Sequence[Buffer]) -> list[list[Buffer]] | None:
             seen=[len(header.requests), len(header.sizes)],
             limit=REQUESTS_MAX,
         )
+    buffer_count = sum(map(len, header.sizes))
+    if buffer_count > FRAME_COUNT_MAX:  # a few bytes of text each, and a hundred times as many as views
+        raise ProtocolError(
+            "requests have too many buffers together", seen=buffer_count, limit=FRAME_COUNT_MAX
+        )
     buffers = _buffers_of(frames[2:], header.sizes)
     return [[MAGIC, bytes(request), *mine] for request, mine in zip(header.requests, buffers, strict=True)]
 
@@ -110,6 +115,8 @@ def _buffers_of(frames: Sequence[Buffer], sizes: Iterable[list[int]]) -> Iterato
             buffers.append(view[at : at + size_bytes])
             at += size_bytes + (-size_bytes & 7)
         yield buffers
+    if at != view.nbytes:
+        raise ProtocolError("the sizes do not fill the frame", seen=at, limit=view.nbytes)
 
 
 def _sizes(sizes: Any) -> list[int]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.language.errors import LimitError, ProtocolError, error_from_dict
 from pubsub_cluster.language.protocol import (
+    FRAME_COUNT_MAX,
     MAGIC,
     Op,
     error_frames,
@@ -60,6 +61,7 @@ GOOD = {"op": "reply", "request": "r"}
         ({"replies": [GOOD], "sizes": [[9]]}, [b"12345678"]),
         ({"replies": [GOOD, GOOD], "sizes": [[3], [6]]}, [b"12345678"]),
         ({"replies": [GOOD], "sizes": [[-1]]}, [b"12345678"]),
+        ({"replies": [GOOD], "sizes": [[8]]}, [b"12345678" * 2]),
         ({"replies": [GOOD], "sizes": [["1"]]}, [b"12345678"]),
         ({"replies": [GOOD], "sizes": [1]}, [b"12345678"]),
         ({"replies": ["r"], "sizes": [[]]}, [b""]),
@@ -90,6 +92,9 @@ def test_requests_come_out_as_they_went_in(contents: list[list[bytes]]) -> None:
         ({"requests": [{}], "sizes": [[9]]}, [b"12345678"]),
         ({"requests": [{}, {}], "sizes": [[3], [6]]}, [b"12345678"]),
         ({"requests": [{}], "sizes": [[-1]]}, [b"12345678"]),
+        ({"requests": [{}], "sizes": [[3]]}, [b"12345678" * 2]),
+        ({"requests": [{}], "sizes": [[3]]}, [b"123"]),
+        ({"requests": [{}, {}], "sizes": [[0] * FRAME_COUNT_MAX, [0]]}, [b""]),
         ({"requests": [{}] * (REQUESTS_MAX + 1), "sizes": [[]] * (REQUESTS_MAX + 1)}, [b""]),
     ],
 )
