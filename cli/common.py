@@ -213,6 +213,16 @@ def is_running(data_dir: Path) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def at_the_cluster(what: str) -> Iterator[None]:
+    """Say, of what goes on without this command, that Ctrl-C has ended no more than the wait for it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"The {what} goes on if it has begun; `pubsub-cluster status` tells of it.")
+        raise
+
+
 def emit_json(value: Any) -> None:
     """Print one JSON document on one line."""
     import orjson

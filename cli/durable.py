@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, json_option, note
+from pubsub_cluster.cli.common import (
+    EXIT_ERROR,
+    at_the_cluster,
+    cluster_options,
+    emit_json,
+    json_option,
+    note,
+)
 from pubsub_cluster.cli.render import counted
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ def backup(connect: Callable[[], Client], file: Path, as_json: bool) -> None:
     Example:
       pubsub-cluster backup /var/backups/subscriptions.packed
     """
-    with connect() as client:
+    with connect() as client, at_the_cluster("backup"):
         found = client.backup(file, timeout_s=WAIT_S_MAX)
     _tell(found, "Backed up", file, as_json)
 
@@ -57,7 +64,7 @@ def restore(connect: Callable[[], Client], file: Path, yes: bool, as_json: bool)
     """
     if not yes and not as_json:
         _confirm()
-    with connect() as client:
+    with connect() as client, at_the_cluster("restore"):
         found = client.restore(file, timeout_s=WAIT_S_MAX)
     _tell(found, "Restored", file, as_json)
 
@@ -80,7 +87,7 @@ def verify(ctx: click.Context, connect: Callable[[], Client], sample: int | None
       pubsub-cluster verify
       pubsub-cluster verify --sample 100000 --json
     """
-    with connect() as client:
+    with connect() as client, at_the_cluster("verification"):
         found = client.verify(sample, timeout_s=WAIT_S_MAX)
     if as_json:
         emit_json(found)

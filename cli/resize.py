@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pubsub_cluster.cli.common import cluster_options, emit_json, json_option
+from pubsub_cluster.cli.common import at_the_cluster, cluster_options, emit_json, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def resize(
     """
     if shards is None and replicas is None:
         raise click.UsageError("Say what to change: --shards, --replicas or both.")
-    with connect() as client:
+    with connect() as client, at_the_cluster("resize"):
         found = client.resize(shards, replicas, wait=wait)
     if as_json:
         names = ("shards", "replicas", "resizing", "leaving", "workers")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pubsub_cluster.cli.common import cluster_options, emit_json, json_option
+from pubsub_cluster.cli.common import at_the_cluster, cluster_options, emit_json, json_option
 from pubsub_cluster.cli.tune_statistics import import_statistics, statistics_in_words
 from pubsub_cluster.cli.tune_tree import tree_in_words
 
@@ -132,7 +132,7 @@ def now(connect: Callable[[], Client], wait: bool, as_json: bool) -> None:
       pubsub-cluster tune now
       pubsub-cluster tune now --no-wait
     """
-    with connect() as client:
+    with connect() as client, at_the_cluster("build"):
         asked = client.tune_now()
         built = await_generation(client, int(asked["generation"])) if wait else None
     if as_json:

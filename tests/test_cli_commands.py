@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from pubsub_cluster.cli import reference
 from pubsub_cluster.cli.common import error_text
 from pubsub_cluster.cli.main import cli
+from pubsub_cluster.client import Client
 from pubsub_cluster.language.errors import CallerError, EventError, LimitError, WindowError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -164,6 +165,29 @@ def test_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 130
     assert result.stderr == "Stopped.\n"
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "call", "what"),
+    [
+        (["backup", "b"], "backup", "backup"),
+        (["restore", "b", "--yes"], "restore", "restore"),
+        (["verify"], "verify", "verification"),
+        (["resize", "--shards", "1"], "resize", "resize"),
+        (["tune", "now"], "tune_now", "build"),
+    ],
+)
+def test_an_interrupt_says_what_it_does_not_end(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], call: str, what: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, call, interrupted)
+    result = CliRunner().invoke(cli, [*arguments, "--endpoint", "ipc:///nowhere/sock"])
+    assert result.exit_code == 130
+    told, stopped = result.stderr.splitlines()
+    assert told.startswith(f"The {what} goes on") and stopped == "Stopped."
 
 
 def test_texts_are_quoted_in_what_was_seen() -> None:
