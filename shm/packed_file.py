@@ -66,8 +66,10 @@ class PackedWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+        try:
+            self._file.close()  # on a full disk what is still in its buffer raises here again
+        finally:
+            self._part.unlink(missing_ok=True)
 
     @fault_point("packed.add")
     def add(self, name: str, column: npt.NDArray[Any]) -> None:

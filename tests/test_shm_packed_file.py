@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -34,3 +36,17 @@ def test_nobody_waits_behind_more_than_a_step(tmp_path: Path, monkeypatch: pytes
     with opened(path, "test") as packed:
         for name, column in columns.items():
             assert np.array_equal(packed.column(name), column)
+
+
+def test_a_file_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most[1]))
+    try:
+        for size_bytes in (99_900, 200_000):  # the end of it, which is in a buffer, or most of it
+            with pytest.raises(OSError) as raised, PackedWriter(tmp_path / "columns", "test") as file:
+                file.add("column", np.zeros(size_bytes, np.uint8))
+                file.finish({})
+            assert raised.value.errno == errno.EFBIG
+            assert not os.listdir(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
