@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pubsub_cluster.logs.detector import EventForm
 
 IDS_SHOWN_MAX = 8
-BATCH_SIZE_BYTES_MAX = 4 << 20
+OFFSET_SIZE_BYTES = 8
+"""Of an event in a batch, and once more, beside its text."""
 
 
 class Piece(NamedTuple):
@@ -65,8 +66,8 @@ def normalised_lines(lines: Iterable[bytes], form: EventForm) -> Iterator[bytes]
         is_first = is_first and not line.strip()
 
 
-def read_batches(file: Iterable[bytes], events_per_batch: int) -> Iterator[Piece]:
-    """Cut a file into batches of JSON.
+def read_batches(file: Iterable[bytes], events_per_batch: int, size_bytes_max: int) -> Iterator[Piece]:
+    """Cut a file into batches of JSON; an event that is larger than a batch may be is one of its own.
 
     The file is one JSON array of events, or one event per line. A line that is not JSON is sent as it is: the
     cluster refuses that event by its index. Empty lines are no events.
@@ -92,26 +93,49 @@ def read_batches(file: Iterable[bytes], events_per_batch: int) -> Iterator[Piece
                 f"the file begins with a bracket but is not a JSON array: {error}",
                 remedy="Write one array of events, or one event per line.",
             ) from None
-        for some in _cut(((0, bytes(event)) for event in events), events_per_batch):
+        for some in _cut(((0, bytes(event)) for event in events), events_per_batch, size_bytes_max):
             yield Piece(b"[" + b",".join(event for _, event in some) + b"]", [])
         return
-    for some in _cut(chain([first], lines), events_per_batch):
+    for some in _cut(chain([first], lines), events_per_batch, size_bytes_max):
         data = b"\n".join(line.rstrip(b"\r\n") for _, line in some) + b"\n"
         yield Piece(data, [number for number, _ in some])
 
 
-def _cut(events: Iterator[tuple[int, bytes]], events_per_batch: int) -> Iterator[list[tuple[int, bytes]]]:
+def _cut(
+    events: Iterator[tuple[int, bytes]], events_per_batch: int, size_bytes_max: int
+) -> Iterator[list[tuple[int, bytes]]]:
     """Group numbered events by number, and by bytes where they are large."""
     while some := list(islice(events, events_per_batch)):
         group: list[tuple[int, bytes]] = []
-        group_bytes = 0
+        group_bytes = OFFSET_SIZE_BYTES
         for number, event in some:
-            if group and group_bytes + len(event) > BATCH_SIZE_BYTES_MAX:
+            size_bytes = len(event) + OFFSET_SIZE_BYTES
+            if group and group_bytes + size_bytes > size_bytes_max:
                 yield group
-                group, group_bytes = [], 0
+                group, group_bytes = [], OFFSET_SIZE_BYTES
             group.append((number, event))
-            group_bytes += len(event)
+            group_bytes += size_bytes
         yield group
+
+
+def _published(client: Client, piece: Piece, **how: Any) -> Matches:
+    """Publish a piece; an event that is larger than a batch may be is refused alone, as a bad one is."""
+    from pubsub_cluster.client import Matches
+    from pubsub_cluster.language.errors import EventError, LimitError
+
+    try:
+        return client.publish(piece.data, **how)
+    except LimitError as error:
+        if error.fields.get("limit_name") != "batch_size_bytes_max":
+            raise
+        # Pieces of several events are cut so that they fit.
+        refused = EventError(
+            "the event is larger than a batch may be, in bytes",
+            seen=error.seen,
+            limit=error.limit,
+            remedy="Cut it, or start the cluster with a larger limit batch_size_bytes_max.",
+        )
+        return Matches(1, 0, None, None, None, {0: refused}, 0, 0)
 
 
 @click.command()
@@ -155,9 +179,11 @@ def publish(
         raise click.UsageError("--map, --map-file and --logsources go with --sigma")
     lines = normalised_lines(file, sigma_form(renames(maps, map_file), logsources_file)) if sigma else file
     with connect() as client:
-        for piece in read_batches(lines, events_per_batch):
-            answer: AnswerName = "counts" if counts else "handles"
-            matches = client.publish(piece.data, answer=answer, ids=not counts, valid_until=until)
+        limits = client.hello()["limits"]
+        events_max, size_bytes_max = limits["events_per_batch_max"], limits["batch_size_bytes_max"]
+        answer: AnswerName = "counts" if counts else "handles"
+        for piece in read_batches(lines, min(events_per_batch, events_max), size_bytes_max):
+            matches = _published(client, piece, answer=answer, ids=not counts, valid_until=until)
             for record in event_records(matches, event_count, piece.lines):
                 _print(record, as_json)
             event_count += matches.event_count

@@ -6,10 +6,12 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
+from fake_cluster import FakeCluster
 from test_language_subscription_lines import plainly
 
 from pubsub_cluster.cli import load as load_module
@@ -94,22 +96,39 @@ def test_load_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_batches_of_lines_keep_bad_ones_for_the_cluster() -> None:
     file = io.BytesIO(b'{"a": 1}\n\n{"a": \n{"a": 3}')
-    assert list(read_batches(file, 2)) == [(b'{"a": 1}\n{"a": \n', [1, 3]), (b'{"a": 3}\n', [4])]
-    assert list(read_batches(io.BytesIO(b"\n"), 2)) == []
+    assert list(read_batches(file, 2, 1_000)) == [(b'{"a": 1}\n{"a": \n', [1, 3]), (b'{"a": 3}\n', [4])]
+    assert list(read_batches(io.BytesIO(b"\n"), 2, 1_000)) == []
 
 
 def test_batches_of_an_array_keep_numbers_as_written() -> None:
     file = io.BytesIO(b'[{"a": 18446744073709551617},\n {"a": 1.50},\n {"b": [1, 2]}]')
-    found = list(read_batches(file, 2))
+    found = list(read_batches(file, 2, 1_000))
     assert found == [(b'[{"a": 18446744073709551617},{"a": 1.50}]', []), (b'[{"b": [1, 2]}]', [])]
     with pytest.raises(EventError, match="not a JSON array"):
-        list(read_batches(io.BytesIO(b'[{"a": 1},\n'), 2))
+        list(read_batches(io.BytesIO(b'[{"a": 1},\n'), 2, 1_000))
 
 
-def test_large_events_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub_cluster.cli.publish.BATCH_SIZE_BYTES_MAX", 20)
+def test_large_events_are_cut_by_bytes() -> None:
     file = io.BytesIO(b'{"a": "12345678"}\n' * 3)
-    assert [lines for _, lines in read_batches(file, 100)] == [[1], [2], [3]]
+    assert [lines for _, lines in read_batches(file, 100, 20)] == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_whatever_a_file_holds_fits_the_cluster_and_an_event_that_cannot_is_refused_alone(
+    tmp_data_dir: Path, as_array: bool
+) -> None:
+    small, large = ['{"a": "1234"}'] * 90, json.dumps({"a": "1" * 300})
+    events = [*small[:50], large, *small[50:]]
+    text = f"[{','.join(events)}]" if as_array else "\n".join(events)
+    with FakeCluster(tmp_data_dir) as cluster:
+        cluster.limits.update(events_per_batch_max=60, batch_size_bytes_max=300)
+        command = ["publish", "-", "--counts", "--json", "--endpoint", cluster.endpoint]
+        result = CliRunner().invoke(cli, command, input=text)
+    assert result.exit_code == 1, result.stderr
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [record["event_index"] for record in records] == list(range(91))
+    assert [record["event_index"] for record in records if "error" in record] == [50]
+    assert records[50].get("line") == (None if as_array else 51)
 
 
 def as_client(stand_in: RecordingClient) -> Client:
