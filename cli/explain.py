@@ -155,6 +155,8 @@ def read_event(form: EventForm, source: str, line: int | None, member: str | Non
     from pubsub_cluster.logs.files import BadLine, read_blocks
 
     def on_bad(bad: BadLine) -> None:
+        if not bad.line:
+            bad.error.seen, bad.error.remedy = source, "Give another file."
         raise bad.error
 
     last = 0

@@ -210,6 +210,12 @@ def test_what_is_missing_on_the_command_line_is_said(event_file: Path, rules: Pa
     assert call("one", "--rules", rules, "--data", "x", "--event", event_file).exit_code == 2
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    result = call("n = 3", "--event", tmp_path / "none.ndjson")
+    assert result.exit_code == 1
+    assert f'seen:    "{tmp_path}/none.ndjson"' in result.stderr and "another file" in result.stderr
+
+
 def test_an_id_needs_a_running_cluster_and_a_mistyped_expression_does_not(
     event_file: Path, tmp_path: Path
 ) -> None:
