@@ -155,6 +155,8 @@ class PublishDesk:
 
     def kept(self, record: int, error: StoreError | None) -> None:
         """What a publication tells durable receivers is durable, or cannot be: answer it."""
+        if record not in self._held:  # its batch is answered: something went wrong after it was kept
+            return
         publication, reply = self._held.pop(record)
         reply = msgspec.structs.replace(reply, waits_for=0) if error is None else Reply({}, error=error)
         self._answer([(publication, reply)])

@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 import pytest
@@ -19,7 +20,12 @@ from pubsub_cluster.coordinator.delivery.desk import DeliveryDesk
 from pubsub_cluster.coordinator.delivery.durable import DurableDesk
 from pubsub_cluster.coordinator.delivery.outbox_records import Body, Entry
 from pubsub_cluster.coordinator.delivery.outbox_store import OUTBOX_FILE, OutboxStore
+from pubsub_cluster.coordinator.publishing import PublishDesk
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, StoreError
+from pubsub_cluster.language.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from pubsub_cluster.coordinator.batches import BatchDesk
 
 WAIT_S_MAX = 60.0
 BIG = b"x" * 3_000
@@ -381,3 +387,12 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / OUTBOX_FILE).write_bytes(b"no database at all" * 100)
     with pytest.raises(StoreError, match="could not be opened"):
         OutboxStore(tmp_path, "full")
+
+
+def test_a_record_of_a_batch_that_was_refused_after_it_was_kept_keeps_nobody_waiting() -> None:
+    """Live listeners are told after the record went to the disk; what goes wrong there answers the batch."""
+    coordinator: Any = SimpleNamespace(config=SimpleNamespace(limits=DEFAULT_LIMITS))
+    desk = PublishDesk(coordinator, cast("BatchDesk", None), lambda _: None)
+    desk.kept(7, None)
+    desk.kept(8, StoreError("no room"))
+    assert not desk._held
