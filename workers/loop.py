@@ -44,6 +44,7 @@ from pubsub_cluster.workers.swap import SwapWork
 
 LOOKUPS_TOLD_MAX = 256
 OBSERVE_INTERVAL_US = 1_000_000
+COUNT_INTERVAL_US = 10_000
 OBSERVED_EVENTS = 16
 log = logging.getLogger("pubsub_cluster.worker")
 
@@ -87,6 +88,8 @@ class WorkerLoop:
         self._swap = SwapWork()
         self._running = True
         self._observe_at_us = 0
+        self._count_at_us = 0
+        self._counted_ns = 0
         self._beat_at_s = 0.0
 
     def run(self) -> int:
@@ -113,6 +116,8 @@ class WorkerLoop:
         if not self._swap.is_pending or now_s >= self._beat_at_s:
             self._beat_at_s = now_s + HEARTBEAT_S
             self._say(wire.Heartbeat())
+            if self._counted_ns:  # configured
+                self._count_busy(now_us())
 
     @fault_point("worker.message")
     def _do(self, action: Action) -> None:
@@ -170,6 +175,7 @@ class WorkerLoop:
         gently(self._warm_up) if self._is_gentle else self._warm_up()
         gc.freeze()  # a compiler's modules stay: looking through them would hold a batch up for 0.1 s
         give_back_memory()
+        self._counted_ns = time.process_time_ns()
         self._say(wire.Ready((now_us() - started_us) // 1_000, self._pinned_cpu))
 
     def _warm_up(self) -> None:
@@ -180,7 +186,6 @@ class WorkerLoop:
 
     def _match(self, task: wire.Task) -> None:
         started_us = now_us()
-        cpu_started_ns = time.process_time_ns()
         try:
             header, buffers = self._slab.read(task.chunk_idx)
             batch = self._engine.read(header, buffers)
@@ -221,7 +226,15 @@ class WorkerLoop:
             self._do(action)
         self._counters.add("tasks", 1)
         self._counters.add("events", event_count)
-        self._counters.add("busy_us", (time.process_time_ns() - cpu_started_ns) // 1_000)
+        if matched_us >= self._count_at_us:
+            self._count_busy(matched_us)
+
+    def _count_busy(self, at_us: int) -> None:
+        """Bring the processor time up to date; asking for it takes microseconds, so not after every task."""
+        self._count_at_us = at_us + COUNT_INTERVAL_US
+        busy_ns = time.process_time_ns()
+        self._counters.add("busy_us", (busy_ns - self._counted_ns) // 1_000)
+        self._counted_ns = busy_ns
 
     def _observe(self, batch: EventBatch, generation: int) -> None:
         """Tell what a few events of a batch took; before its answer, which gives its chunk to another."""
