@@ -18,11 +18,13 @@ from pubsub_cluster.coordinator.self_check import MATCHES_MAX, SelfCheck
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.naive import holds
+from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.owner import list_segments, parse_name
+from pubsub_cluster.tuner import self_check
 from pubsub_cluster.tuner.messages import Check
-from pubsub_cluster.tuner.self_check import check_event
+from pubsub_cluster.tuner.self_check import REST_S, RESTS_S_MAX, ROWS_AT_ONCE, check_event
 
 RANDOM = np.random.default_rng(1)
 
@@ -47,6 +49,19 @@ def test_differences_are_found_and_only_they(case: Any, wrong: int, row_count: i
         _, differences = check(changed, total)
         (found,) = differences
         assert (found.handle, found.expected) == (catalogue.reader.columns.handle[row], row in right)
+
+
+@pytest.mark.parametrize("row_count", [1, ROWS_AT_ONCE, 250, 10_000])
+def test_a_check_lets_others_have_the_processor(row_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr("time.sleep", rests.append)
+    catalogue = Case([{"attr": "a", "op": "=", "value": 1}])
+    monkeypatch.setattr(self_check, "_picked", lambda *_: [0] * row_count)
+    asked = Check(0, [0], 1, 0, 1, 0, row_count, "")
+    values = flatten_event({"a": 1}, EMPTY_SCHEMA, DEFAULT_LIMITS)
+    assert check_event(catalogue.reader, values, asked, RANDOM) == (row_count, [])
+    assert len(rests) == row_count // ROWS_AT_ONCE
+    assert max(rests, default=0.0) <= REST_S and sum(rests) <= 1.01 * RESTS_S_MAX
 
 
 @pytest.mark.cluster
