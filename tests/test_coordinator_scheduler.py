@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import msgspec
+import pytest
 
 from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.coordinator.folding import FoldPolicy
@@ -62,6 +63,20 @@ def test_builds_that_fail_again_and_again_are_tried_again() -> None:
         desk.building = Build(number, "asked for", 0.0, epoch=1)
         desk.failed(BuildFailed(number, {}), 0.0)
     assert desk.policy.reclaim_from_s == 600.0
+
+
+@pytest.mark.parametrize(
+    ("event_count", "held", "interval_s"),
+    [(1, 0, 1.0), (1, 10_000, 1.0), (1_000, 0, 0.05), (1_000, 10_000, 0.25)],
+)
+def test_samples_are_taken_now_and_then(event_count: int, held: int, interval_s: float) -> None:
+    desk = TunerDesk(Owner("c", 1, 1), FoldPolicy(30.0), ready=True)
+    desk.policy.sample_count = held
+    desk.lend(0, 100.0)
+    assert not desk.wants_sample(event_count, 200.0)  # it has not given back what it was lent
+    desk.lent_chunk = None
+    assert not desk.wants_sample(event_count, 100.0 + 0.9 * interval_s)
+    assert desk.wants_sample(event_count, 100.0 + 1.1 * interval_s)
 
 
 def test_a_build_that_hung_behind_others_does_not_give_way_to_them_again() -> None:
