@@ -224,6 +224,10 @@ class Resources:
         slots = self.counters.snapshot()
         return {idx: {name: slots[1 + idx][name] for name in WORKER_COUNTERS} for idx in self.results}
 
+    def task_of(self, worker_idx: int) -> int:
+        """Return the task that a worker is at, or was when it died; 0: none."""
+        return self.counters.task(1 + worker_idx)
+
     def own_counters(self) -> dict[str, int]:
         """Return the coordinator's own counters."""
         own = self.counters.snapshot()[0]

@@ -350,7 +350,7 @@ class Coordinator:
                 log.warning("worker %d died", worker_idx)
                 self.resources.count.add("worker_restarts", 1)
                 self.resources.check_segments()
-            self.carry_out(self.scheduler.worker_died(worker_idx, now_s))
+            self.carry_out(self.scheduler.worker_died(worker_idx, self.resources.task_of(worker_idx), now_s))
             return
         log.warning("the tuner died")
         self.resources.count.add("tuner_restarts", 1)

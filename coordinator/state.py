@@ -7,8 +7,8 @@ Rules of the file
 - A batch is bound at acceptance to (generation, counts) and has one task per shard. A task runs on
   any ready worker of its shard that has the generation mapped and a free result slot. Tasks that wait
   take turns by their publishers (`coordinator.fair_queue`).
-- A worker that dies gives its tasks back. The oldest that it had not matched yet is the suspect: a batch
-  that was the suspect in two deaths of the same shard is refused as poison.
+- A worker that dies gives its tasks back. The one that it was at, by a word that it left in shared memory, is
+  the suspect: a batch that was the suspect in two deaths of the same shard is refused as poison.
 - A batch is bound to the team of its acceptance too (`coordinator.team`): a resize to another number of
   shards starts another team, which takes over when all its workers are ready.
 - A generation becomes current when every ready worker has it mapped, and its rows are the catalogue's: one
@@ -121,17 +121,16 @@ class Scheduler(Generations):
         """Any sign of life."""
         self.workers[worker_idx].heard_at_s = now_s
 
-    def worker_died(self, worker_idx: int, now_s: float) -> list[Instruction]:
-        """The process is gone: its tasks go back to their queues, a new process is asked for."""
+    def worker_died(self, worker_idx: int, at_task: int, now_s: float) -> list[Instruction]:
+        """The process is gone, at this task or (0) at none: a new one is asked for, its tasks wait again."""
         worker = self.workers[worker_idx]
         out: list[Instruction] = []
         runs = list(worker.running.values())
-        suspect = next((run for run in runs if not run.matched), None)
         for run in runs:
             batch = self.batches[run.batch_no]
             batch.running.discard(worker.shard_idx)
             out.append(DiscardPages(batch.batch_no, worker.shard_idx))
-            kills = batch.kills.get(worker.shard_idx, 0) + (run is suspect)
+            kills = batch.kills.get(worker.shard_idx, 0) + (run.task_id == at_task)
             batch.kills[worker.shard_idx] = kills
             if kills >= (1 if batch.is_group else KILLS_PER_TASK_MAX) and batch.error is None:
                 batch.error = PoisonBatchError(
@@ -151,7 +150,7 @@ class Scheduler(Generations):
         worker.attached, worker.attaching = set(), set()
         worker.restarts += 1
         worker.quick_deaths = worker.quick_deaths + 1 if now_s - worker.started_at_s < QUIET_LIFE_S else 0
-        worker.tell(now_s, "died")
+        worker.tell(now_s, f"died at task {at_task}")
         for batch_no in ended:
             out += self._finish_if_over(batch_no)
         if self.crew.is_over(worker):
@@ -322,7 +321,6 @@ class Scheduler(Generations):
         run = self.run_of(worker_idx, task_id)
         if run is None:
             return []
-        run.matched = True
         if more:
             return [SendWorker(worker_idx, wire.Continue(task_id))]
         self._end_run(worker, run)

@@ -26,7 +26,6 @@ class Running(msgspec.Struct):
     task_id: int
     batch_no: int
     slot_idx: int
-    matched: bool = False  # its first page is here: what follows is only paging
 
 
 @dataclass(slots=True, eq=False)

@@ -250,6 +250,12 @@ _COUNTERS = (
         ("slot_pid", "i8", "8 * slots", "process", "word 8 * slot: last writer; 0: never used"),
         ("value", "i8", "8 * values", "", "word 8 * (slot * counters + counter); the rest is padding"),
     ),
+    *_columns(
+        "one worker",
+        "coordinator",
+        "the worker's death",
+        ("slot_task", "i8", "8 * slots", "task", "word 8 * slot: what the worker was at; 0: none"),
+    ),
 )
 
 _MOVED = _columns(

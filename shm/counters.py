@@ -5,6 +5,9 @@ and is written by one aligned 8-byte store, which is whole for every reader on 6
 this module is loaded); nothing orders one word after another, so a snapshot is a set of hints. A process
 that takes over a slot goes on from the values that it finds: counters never run backwards.
 
+A slot also has the task that its process is at, so that others know what it died of: what a process has
+stored is seen although it was killed in the next moment.
+
     value: | slot 0 counter 0, 56 bytes of padding | slot 0 counter 1 ... | slot 1 counter 0 ...
 """
 
@@ -44,6 +47,7 @@ class CounterReader:
         words = family.column("value").reshape(self.slot_count, len(self.names), WORDS_PER_COUNTER)
         self._values = words[:, :, 0]
         self._pids = family.column("slot_pid").reshape(self.slot_count, WORDS_PER_COUNTER)[:, 0]
+        self._tasks = family.column("slot_task").reshape(self.slot_count, WORDS_PER_COUNTER)[:, 0]
 
     @classmethod
     def attach(cls, name: str) -> CounterReader:
@@ -67,6 +71,10 @@ class CounterReader:
         """Return the last writer of every slot; 0: never used."""
         found: list[int] = self._pids.tolist()
         return found
+
+    def task(self, slot_idx: int) -> int:
+        """Return the task that a slot's process is at, or was when it died; 0: none."""
+        return int(self._tasks[slot_idx])
 
     def close(self) -> None:
         """Let go of the segment."""
@@ -124,6 +132,9 @@ class CounterWriter:
         self._word_idx = {name: (first + idx) * WORDS_PER_COUNTER for idx, name in enumerate(reader.names)}
         # Kept here too: the only writer need not read its own words back.
         self._values = {name: self._words[idx] for name, idx in self._word_idx.items()}
+        self._tasks = family.column("slot_task").data.cast("B").cast("q")
+        self._task_idx = slot_idx * WORDS_PER_COUNTER
+        self.begin(0)
         family.column("slot_pid")[slot_idx * WORDS_PER_COUNTER] = os.getpid()
 
     @classmethod
@@ -134,6 +145,10 @@ class CounterWriter:
     def add(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
         self.set(name, self._values[name] + amount)
+
+    def begin(self, task_id: int) -> None:
+        """Say which task this process is at from now on; 0: none."""
+        self._tasks[self._task_idx] = task_id
 
     def set(self, name: str, value: int) -> None:
         """Set a counter that is a level rather than a count."""

@@ -10,7 +10,9 @@ import pytest
 from pubsub_cluster.coordinator.dealing import deal_partitions
 from pubsub_cluster.coordinator.folding import FoldPolicy
 from pubsub_cluster.coordinator.instructions import (
+    BatchDivided,
     BatchDone,
+    BatchRefused,
     GenerationPublished,
     Instruction,
     Resized,
@@ -20,6 +22,7 @@ from pubsub_cluster.coordinator.instructions import (
 )
 from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.coordinator.tuning import Build, TunerDesk
+from pubsub_cluster.language.errors import PoisonBatchError
 from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.owner import Owner
 from pubsub_cluster.tuner.messages import BuildFailed, Built
@@ -43,13 +46,13 @@ def test_a_respawn_loop_backs_off() -> None:
     delays = []
     for number in range(2_000):
         scheduler.worker_spawned(0, float(number))
-        (spawn,) = [i for i in scheduler.worker_died(0, number + 0.1) if isinstance(i, SpawnWorker)]
+        (spawn,) = [i for i in scheduler.worker_died(0, 0, number + 0.1) if isinstance(i, SpawnWorker)]
         delays.append(spawn.delay_s)
     assert delays == sorted(delays)
     assert delays[0] < 0.1
     assert delays[9] == delays[-1] == 5.0
     scheduler.worker_spawned(0, 3_000.0)
-    (spawn,) = [i for i in scheduler.worker_died(0, 3_100.0) if isinstance(i, SpawnWorker)]
+    (spawn,) = [i for i in scheduler.worker_died(0, 0, 3_100.0) if isinstance(i, SpawnWorker)]
     assert spawn.delay_s < 0.1
 
 
@@ -109,7 +112,7 @@ def test_a_new_worker_maps_the_catalogue_of_the_batches_that_wait() -> None:
     scheduler.layout_built(1, "layout1", (0,), 0, [1.0], "catalogue2")
     scheduler.layout_attached(0, 1, 0.0)
     assert scheduler.let_go() == [GenerationPublished(1)]
-    scheduler.worker_died(0, 0.0)
+    scheduler.worker_died(0, 0, 0.0)
     scheduler.worker_spawned(0, 1.0)
     now = msgspec.structs.replace(SETUP, catalogue_segment="catalogue2")
     setup, attach = [i.message for i in scheduler.worker_hello(0, now, 1.0) if isinstance(i, SendWorker)]
@@ -133,7 +136,7 @@ def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:
         scheduler.worker_hello(worker_idx, SETUP, 0.0)
         out += scheduler.worker_ready(worker_idx, 0.0)
     assert out == [Resized(2, 1)]
-    out = scheduler.worker_died(0, 0.0)
+    out = scheduler.worker_died(0, 0, 0.0)
     assert [i for i in out if isinstance(i, SpawnWorker)], "nobody is left who could answer"
     scheduler.worker_spawned(0, 1.0)
     scheduler.worker_hello(0, SETUP, 1.0)
@@ -141,8 +144,45 @@ def test_a_batch_outlives_its_team_and_a_death_in_it() -> None:
     assert isinstance(task, wire.Task)
     out = scheduler.page_read(0, task.task_id, False, 1.0)
     assert out == [BatchDone(batch_no), SendWorker(0, wire.Shutdown())]
-    assert scheduler.worker_died(0, 1.0) == [WorkerGone(0)]
+    assert scheduler.worker_died(0, 0, 1.0) == [WorkerGone(0)]
     assert sorted(scheduler.workers) == [1, 2]
+
+
+def next_task(scheduler: Scheduler, now_s: float) -> int:
+    """Start the only worker; return the first task that it is sent."""
+    scheduler.worker_spawned(0, now_s)
+    scheduler.worker_hello(0, SETUP, now_s)
+    sent = [i.message for i in scheduler.worker_ready(0, now_s) if isinstance(i, SendWorker)]
+    return next(message.task_id for message in sent if isinstance(message, wire.Task))
+
+
+def test_only_deaths_at_a_batch_make_it_poison() -> None:
+    """A worker that is dead, which nobody has seen yet, is sent tasks too, and a live one more than one."""
+    scheduler = Scheduler(1, 1, 10.0)
+    first, _ = scheduler.batch_accepted(((), 0, 0), 0, 0.0)
+    second, _ = scheduler.batch_accepted(((), 0, 0), 0, 0.0)
+    for now_s in (1.0, 2.0, 3.0):
+        task_id = next_task(scheduler, now_s)
+        scheduler.worker_died(0, task_id - 1, now_s)  # what its predecessor was at still stands there
+    task_id = next_task(scheduler, 4.0)
+    scheduler.worker_died(0, task_id + 1, 4.0)  # the first one's page was lost with its worker
+    task_id = next_task(scheduler, 5.0)
+    scheduler.worker_died(0, task_id, 5.0)
+    assert sorted(scheduler.batches) == [first, second], "one death at either of them is no reason"
+    task_id = next_task(scheduler, 6.0)
+    (refused,) = [i for i in scheduler.worker_died(0, task_id, 6.0) if isinstance(i, BatchRefused)]
+    assert refused.batch_no == first and isinstance(refused.error, PoisonBatchError)
+    next_task(scheduler, 7.0)
+    assert list(scheduler.batches) == [second]
+
+
+def test_a_group_is_divided_only_when_a_worker_has_begun_it() -> None:
+    scheduler = Scheduler(1, 1, 10.0)
+    batch_no, _ = scheduler.batch_accepted(((), 0, 0), 0, 0.0, is_group=True)
+    next_task(scheduler, 1.0)
+    scheduler.worker_died(0, 0, 1.0)
+    assert list(scheduler.batches) == [batch_no]
+    assert BatchDivided(batch_no) in scheduler.worker_died(0, next_task(scheduler, 2.0), 2.0)
 
 
 class Line:
@@ -186,7 +226,7 @@ def test_publishers_take_turns() -> None:
 def test_who_had_had_a_turn_comes_first_after_a_death() -> None:
     line = Line()
     first, second, other = line.publish("a"), line.publish("a"), line.publish("b")
-    line.take(line.scheduler.worker_died(0, 0.0))
+    line.take(line.scheduler.worker_died(0, 0, 0.0))
     line.running.clear()
     line.scheduler.worker_spawned(0, 1.0)
     line.scheduler.worker_hello(0, SETUP, 1.0)

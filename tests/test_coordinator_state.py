@@ -89,20 +89,19 @@ class SchedulerMachine(RuleBasedStateMachine):
                 case DiscardPages(batch_no, shard_idx):
                     self.pages.pop((batch_no, shard_idx), None)
                 case BatchDone(batch_no):
+                    assert self.deaths_at(batch_no) < (1 if batch_no in self.groups else 2)
                     for shard_idx in range(self.shards_of[batch_no]):
                         pages = self.pages.pop((batch_no, shard_idx))
                         assert pages == list(range(pages[0], -1, -1)), "pages of two attempts, or a gap"
                     self.close(batch_no, "done")
                 case BatchDivided(batch_no):
-                    deaths = max((n for (no, _), n in self.deaths_with.items() if no == batch_no), default=0)
                     assert batch_no in self.groups
-                    assert deaths == 1 or batch_no in self.failed
+                    assert self.deaths_at(batch_no) == 1 or batch_no in self.failed
                     self.close(batch_no, "divided")
                 case BatchRefused(batch_no, error):
                     assert batch_no not in self.groups
-                    deaths = max((n for (no, _), n in self.deaths_with.items() if no == batch_no), default=0)
                     if isinstance(error, PoisonBatchError):
-                        assert deaths >= 2
+                        assert self.deaths_at(batch_no) == 2
                     else:
                         assert isinstance(error, LimitError)
                         assert batch_no in self.failed
@@ -134,24 +133,28 @@ class SchedulerMachine(RuleBasedStateMachine):
                     team = self.scheduler.crew.team
                     assert len(team.members) == shards * replicas and all(w.ready for w in team.members)
 
+    def deaths_at(self, batch_no: int) -> int:
+        """Return how many workers of one shard have died at a batch, of the shard with most."""
+        return max((deaths for (no, _), deaths in self.deaths_with.items() if no == batch_no), default=0)
+
     def close(self, batch_no: int, verdict: str) -> None:
         assert batch_no not in self.answered, "answered twice"
         self.answered[batch_no] = verdict
         del self.open[batch_no]
 
-    def die(self, worker_idx: int) -> None:
+    def die(self, worker_idx: int, has_begun: bool = True) -> None:
         worker = self.workers[worker_idx]
         assert worker is not None
-        # A worker does one task after the other, in the order of its inbox: the first that it has not
-        # begun to answer is the one that it was at.
-        tasks = [message for message in worker.inbox if isinstance(message, wire.Task)]
-        if tasks:
-            run = self.scheduler.run_of(worker_idx, tasks[0].task_id)
+        # It does one thing after the other, in the order of its inbox, and may have been dead for a while.
+        at_task = 0
+        if has_begun and worker.inbox and isinstance(worker.inbox[0], wire.Task):
+            at_task = worker.inbox[0].task_id
+            run = self.scheduler.run_of(worker_idx, at_task)
             assert run is not None
             suspect = (run.batch_no, self.scheduler.workers[worker_idx].shard_idx)
             self.deaths_with[suspect] = self.deaths_with.get(suspect, 0) + 1
         self.workers[worker_idx] = None
-        self.carry_out(self.scheduler.worker_died(worker_idx, self.now_s))
+        self.carry_out(self.scheduler.worker_died(worker_idx, at_task, self.now_s))
 
     @initialize(is_ready=st.booleans())
     def begin(self, is_ready: bool) -> None:
@@ -312,11 +315,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.resizes += 1
         self.carry_out(instructions)
 
-    @rule(number=st.integers(0, WORKERS_MAX - 1))
-    def crash(self, number: int) -> None:
+    @rule(number=st.integers(0, WORKERS_MAX - 1), has_begun=st.booleans())
+    def crash(self, number: int, has_begun: bool) -> None:
         worker_idx = self.live(number)
         if self.workers.get(worker_idx) is not None:
-            self.die(worker_idx)
+            self.die(worker_idx, has_begun)
 
     @rule(number=st.integers(0, WORKERS_MAX - 1))
     def hang(self, number: int) -> None:

@@ -47,12 +47,16 @@ from pubsub_cluster.shm.counters import CounterWriter
 writer = CounterWriter.attach(sys.argv[1], 0)
 for _ in range(1000):
     writer.add("events", 3)
+writer.begin(7)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     for life in (1, 2):
         subprocess.run([sys.executable, "-c", code, counters.name], cwd=ROOT, timeout=60, check=False)
         assert counters.snapshot()[0]["events"] == 3000 * life
+        assert counters.task(0) == 7, "what the process was at when it was killed"
     assert counters.pids()[0] not in (0, os.getpid())
+    counters.writer(0)
+    assert counters.task(0) == 0, "its successor has begun nothing"
 
 
 def test_every_counter_has_a_cache_line_of_its_own(counters: CounterSegment) -> None:

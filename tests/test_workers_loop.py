@@ -16,8 +16,11 @@ from pubsub_cluster.workers.loop import WorkerLoop
 SETUP = wire.Setup(0, 1, "c", "s", "r", "n", 0, {}, {})
 
 
-def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
-    """With the answer the batch's chunk may hold another one, and its texts are views of the chunk."""
+def test_what_is_said_of_a_batch_and_when(monkeypatch: Any) -> None:
+    """It is observed before its answer, with which its chunk may be another's that its texts are views of.
+
+    That it is begun is said before anything is done that could be this worker's end.
+    """
     loop = WorkerLoop("inproc://nobody", 0, None)
     said: list[Any] = []
     monkeypatch.setattr(loop, "_say", said.append)
@@ -31,20 +34,21 @@ def test_a_batch_is_observed_before_it_is_answered(monkeypatch: Any) -> None:
     visibility = SimpleNamespace(keep=lambda *_: result)
     parts = {
         "setup": SETUP,
-        "slab": SimpleNamespace(read=lambda chunk_idx: ({}, [])),
+        "slab": SimpleNamespace(read=lambda chunk_idx: (said.append("reads"), [])),
         "engine": engine,
         "catalogues": SimpleNamespace(of=lambda _: SimpleNamespace(name="c", visibility=visibility)),
         "slots": SimpleNamespace(page_rows_max=8, page_events_max=8, write_page=lambda *_: None),
-        "counters": SimpleNamespace(add=lambda *_: None),
+        "counters": SimpleNamespace(add=lambda *_: None, begin=lambda task_id: said.append(f"at {task_id}")),
     }
     for name, part in parts.items():
         monkeypatch.setattr(loop, f"_{name}", part, raising=False)  # what `Setup` would make
     task = wire.Task(1, 3, (0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 0, 0, 4)
     loop._machine.receive(SETUP)
-    loop._machine.receive(task)
-    loop._match(task)
+    for action in loop._machine.receive(task):
+        loop._do(action)
     loop._context.destroy(linger=0)
-    assert [type(message).__name__ for message in said] == ["Observed", "Page"]
+    named = [message if isinstance(message, str) else type(message).__name__ for message in said]
+    assert named == ["at 1", "reads", "Observed", "Page", "at 0"]
 
 
 def test_a_worker_is_heard_of_while_it_makes_a_swap_ready(monkeypatch: Any) -> None:

@@ -185,6 +185,11 @@ class WorkerLoop:
         catalogue.visibility.warm_up()
 
     def _match(self, task: wire.Task) -> None:
+        self._counters.begin(task.task_id)  # whoever dies of a task is known to have been at it
+        self._answer(task)
+        self._counters.begin(0)
+
+    def _answer(self, task: wire.Task) -> None:
         started_us = now_us()
         try:
             header, buffers = self._slab.read(task.chunk_idx)
