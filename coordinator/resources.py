@@ -115,7 +115,8 @@ class Resources:
         self.client_endpoint = client_endpoint(self.data_dir)
         self.client_endpoints = [self.client_endpoint, *([config.listen] if config.listen else [])]
         self.worker_endpoint = f"ipc://{socket_path(self.data_dir, WORKER_SOCKET_NAME)}"
-        for endpoint in (self.client_endpoint, self.worker_endpoint):
+        self._records_endpoint = f"ipc://{socket_path(self.data_dir, RECORDS_SOCKET_NAME)}"
+        for endpoint in (self.client_endpoint, self.worker_endpoint, self._records_endpoint):
             path = Path(endpoint.removeprefix("ipc://"))
             path.unlink(missing_ok=True)  # the lock is ours: the socket of a dead coordinator
             self._undo.callback(_remove_socket, path, self.data_dir)
@@ -207,12 +208,9 @@ class Resources:
         StartError
             The port beside that of `listen` is taken.
         """
-        path = socket_path(self.data_dir, RECORDS_SOCKET_NAME)
-        path.unlink(missing_ok=True)
         ring = BroadcastRing.create(self.owner, self.config.broadcast_ring_bytes)
-        self._undo.callback(_remove_socket, path, self.data_dir)
         remote = [] if self.config.listen is None else [records_endpoint(self.config.listen)]
-        return Broadcast([f"ipc://{path}", *remote], ring, life)
+        return Broadcast([self._records_endpoint, *remote], ring, life)
 
     def take_catalogue(self, catalogue: CatalogueWriter) -> None:
         """Make this the catalogue."""

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pubsub_cluster.coordinator.config import ClusterConfig
-from pubsub_cluster.coordinator.resources import Resources
+from pubsub_cluster.coordinator.resources import WORKER_SOCKET_NAME, Resources
 from pubsub_cluster.language.errors import SegmentError
+from pubsub_cluster.language.paths import CLIENT_SOCKET_NAME, RECORDS_SOCKET_NAME
 from pubsub_cluster.shm.owner import list_segments, unlink_segment
 
 
@@ -26,3 +27,13 @@ def test_segments_that_were_removed_are_noticed(which: str, tmp_path: Path) -> N
     finally:
         resources.close()
     assert list_segments(resources.cluster_id) == []
+
+
+def test_the_sockets_of_a_dead_coordinator_are_removed(tmp_path: Path) -> None:
+    """The one for records as well, which this one may never open."""
+    config = ClusterConfig(data_dir=tmp_path / "data", shards=1, replicas=1, slab_chunks=2)
+    Resources(config).close()
+    for name in (CLIENT_SOCKET_NAME, WORKER_SOCKET_NAME, RECORDS_SOCKET_NAME):
+        (config.data_dir / name).touch()
+    Resources(config).close()
+    assert not list(config.data_dir.glob("*.sock"))
