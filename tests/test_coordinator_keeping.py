@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +11,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from kept_catalogue import (
+    SCHEMA,
+    change_at_random,
+    contents,
+    new_registry,
+    replayed,
+    snapshot_of,
+    table,
+    task_for,
+)
 
+from pubsub_cluster.coordinator import compaction
 from pubsub_cluster.coordinator.backup import exchange, prepare_restore, write_backup
 from pubsub_cluster.coordinator.compaction import compact, live_changes
-from pubsub_cluster.coordinator.keeper import KeeperTask
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import (
     RESTORE_FILE,
@@ -31,90 +38,15 @@ from pubsub_cluster.coordinator.snapshots import (
 from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
 from pubsub_cluster.language.errors import StoreError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.schema_rules import extended
 from pubsub_cluster.language.text_form import parse_text
-from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
-from pubsub_cluster.shm.change_groups import Change
 from pubsub_cluster.shm.packed_file import PACKED_FORMAT, PackedWriter, opened
 from pubsub_cluster.verification import _values
 
-SCHEMA = msgspec.json.encode(EMPTY_SCHEMA.to_json()).decode()
-GROUP = 50
-
-
-def new_registry() -> Registry:
-    return Registry(CatalogueWriter.in_memory(1 << 14), EMPTY_SCHEMA, DEFAULT_LIMITS)
-
-
-def change_at_random(registry: Registry, store: ChangeStore, count: int, seed: int) -> None:
-    """Make changes as a cluster would, in groups; every third id or so is used again."""
-    draw, live = random.Random(seed), set(contents(registry))
-    changes: list[Change] = []
-    for _ in range(count):
-        name = f"n{draw.randrange(count // 3)}"
-        item: Any = {"id": name, "expr": {"attr": f"a{draw.randrange(5)}", "op": "=", "value": draw.random()}}
-        if name not in live:
-            live.add(name)
-            if draw.random() < 0.3:
-                item["metadata"] = {"seed": seed}
-            change, _ = registry.stage_subscribe({**item, "owner": f"o{draw.randrange(3)}"})
-        elif draw.random() < 0.4:
-            change, _ = registry.stage_update({**item, "valid_from": 7})
-        else:
-            change, _ = registry.stage_unsubscribe(name)
-            live.discard(name)
-        changes.append(change)
-        if len(changes) == GROUP:
-            store.commit(changes)
-            registry.apply(len(changes))
-            changes = []
-    if changes:
-        store.commit(changes)
-        registry.apply(len(changes))
-
-
-def contents(registry: Registry) -> dict[str, Any]:
-    """Everything that is told of the live subscriptions, by id."""
-    columns, reader = registry.catalogue.columns, CatalogueReader.of(registry.catalogue)
-    rows = [row for row in range(registry.catalogue.counts().rows) if not columns.removed_version[row]]
-    return {
-        reader.subscription_id(row): (
-            registry.live(reader.subscription_id(row))[2],
-            registry.row_versions.version_of(row),
-            reader.normal_form(row),
-        )
-        for row in rows
-    }
-
-
-def replayed(data_dir: Path, with_snapshot: bool = False) -> Registry:
-    registry = new_registry()
-    store = ChangeStore(data_dir, "full")
-    after = 0
-    with newest_snapshot(data_dir, store.lineage, SCHEMA, store.end.version) as snapshot:
-        assert (snapshot is not None) or not with_snapshot
-        if snapshot is not None and with_snapshot:
-            registry.take_over(snapshot)
-            after = snapshot.facts.version
-    registry.replay(lambda: store.replay(after))
-    registry.start_at(max(store.end.version, registry.version), store.end.handle + 1)
-    store.close()
-    return registry
-
-
-def table(data_dir: Path) -> contextlib.closing[sqlite3.Connection]:
-    return contextlib.closing(sqlite3.connect(data_dir / STORE_FILE))
-
-
-def snapshot_of(registry: Registry, store: ChangeStore, data_dir: Path) -> None:
-    with table(data_dir) as connection:
-        found = live_changes(connection, data_dir / STORE_FILE, registry.version)
-    packed = pack_catalogue(registry.catalogue.columns, registry.catalogue.counts(), registry.version)
-    facts = SnapshotFacts(store.lineage, registry.version, registry.next_handle, SCHEMA)
-    row_version = found.version_of(packed.columns["handle"])
-    write_snapshot(data_dir, facts, packed, row_version, found.metadata)
+FIRST, LATER = 1_500, 500  # changes before the snapshot and after it
 
 
 @pytest.fixture
@@ -122,12 +54,12 @@ def history(tmp_path: Path) -> tuple[Path, Registry]:
     """A table with a snapshot in the middle of its history, and what it should give."""
     registry, store = new_registry(), ChangeStore(tmp_path, "normal")
     store.start()
-    change_at_random(registry, store, 3_000, 1)
+    change_at_random(registry, store, FIRST, 1)
     store.close()
     snapshot_of(registry, store, tmp_path)
     store = ChangeStore(tmp_path, "normal")
     store.start()
-    change_at_random(registry, store, 1_500, 2)
+    change_at_random(registry, store, LATER, 2)
     store.close()
     return tmp_path, registry
 
@@ -142,15 +74,18 @@ def test_a_snapshot_and_the_changes_after_it_are_the_whole_table(history: tuple[
         assert again.live_count == len(expected)
 
 
-def test_compaction_leaves_what_is_live_and_both_numbers(history: tuple[Path, Registry]) -> None:
+def test_compaction_leaves_what_is_live_and_both_numbers(
+    history: tuple[Path, Registry], monkeypatch: pytest.MonkeyPatch
+) -> None:
     data_dir, registry = history
+    monkeypatch.setattr(compaction, "DEAD_LEAST", LATER // 2)
     until = oldest_version(data_dir, ChangeStore(data_dir, "full").lineage)
-    assert until == 3_000
+    assert until == FIRST
     with table(data_dir) as connection:
         found = live_changes(connection, data_dir / STORE_FILE, until)
         dropped = compact(connection, data_dir / STORE_FILE, found)
         left = live_changes(connection, data_dir / STORE_FILE, registry.version)
-    assert left.total == 4_500 - dropped == len(found.live) + 1_500
+    assert left.total == FIRST + LATER - dropped == len(found.live) + LATER
     for with_snapshot in (True, False):
         again = replayed(data_dir, with_snapshot)
         assert contents(again) == contents(registry)
@@ -220,7 +155,11 @@ def test_a_damaged_snapshot_is_said_and_passed_over(
 def test_a_snapshot_of_another_table_is_passed_over(history: tuple[Path, Registry]) -> None:
     data_dir, registry = history
     lineage = ChangeStore(data_dir, "full").lineage
-    for arguments in (("f" * 32, SCHEMA, 1 << 40), (lineage, '{"a":1}', 1 << 40), (lineage, SCHEMA, 2_999)):
+    for arguments in (
+        ("f" * 32, SCHEMA, 1 << 40),
+        (lineage, '{"a":1}', 1 << 40),
+        (lineage, SCHEMA, FIRST - 1),
+    ):
         with newest_snapshot(data_dir, *arguments) as found:
             assert found is None, arguments
     with newest_snapshot(data_dir, lineage, SCHEMA, registry.version) as found:
@@ -262,25 +201,6 @@ def test_a_packed_file_replaces_another_only_when_it_is_complete(tmp_path: Path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
     with pytest.raises(StoreError, match="another kind"), opened(path, "backup"):
         pass
-
-
-def task_for(data_dir: Path, registry: Registry, path: Path, **changes: Any) -> KeeperTask:
-    lineage = ChangeStore(data_dir, "full").lineage
-    limits = {name: getattr(DEFAULT_LIMITS, name) for name in DEFAULT_LIMITS.__dataclass_fields__}
-    limits["subscriptions_max"] = 1 << 14
-    given: dict[str, Any] = {
-        "kind": "backup",
-        "data_dir": str(data_dir),
-        "lineage": lineage,
-        "schema": SCHEMA,
-        "version": registry.version,
-        "next_handle": registry.next_handle,
-        "catalogue": "",
-        "counts": (),
-        "limits": limits,
-        "path": str(path),
-    }
-    return KeeperTask(**(given | changes))
 
 
 def test_a_backup_restores_the_subscriptions_of_its_version(
@@ -367,7 +287,7 @@ SNAPSHOT_KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_coordinator_keeping import replayed, snapshot_of
+from kept_catalogue import replayed, snapshot_of
 from pubsub_cluster.coordinator.store import ChangeStore
 data_dir = Path(sys.argv[1])
 snapshot_of(replayed(data_dir), ChangeStore(data_dir, "full"), data_dir)
@@ -376,7 +296,7 @@ RESTORE_KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_coordinator_keeping import replayed, task_for
+from kept_catalogue import replayed, task_for
 from pubsub_cluster.coordinator.backup import exchange, prepare_restore
 data_dir = Path(sys.argv[1])
 registry = replayed(data_dir)
