@@ -7,6 +7,7 @@ which may only shrink. The lists are empty when everything is tidy.
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 import sys
@@ -39,7 +40,7 @@ FUNCTION_LINES_MAX = 70
 KERNEL_LINES_MAX = 100
 
 # Present lengths of what is too long; take an entry out when it fits, never raise one.
-MODULE_RATCHET: dict[str, int] = {}
+MODULE_RATCHET: dict[str, int] = {"tests/faults/load.py": 421}
 FUNCTION_RATCHET: dict[str, int] = {}
 
 # Arrow of imports: a folder may import itself and these. `pubsub_cluster` stands for the public face.
@@ -101,6 +102,12 @@ def sources() -> tuple[Path, ...]:
 
 
 @cache
+def modules_of_tests() -> tuple[Path, ...]:
+    """Every module of the tests."""
+    return tuple(sorted((ROOT / "tests").rglob("*.py")))
+
+
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
 
@@ -108,6 +115,16 @@ def tree(path: Path) -> ast.Module:
 @cache
 def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(tree(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spared() -> Iterator[None]:
+    """Spare this module collections of garbage, and what comes later those of a million nodes."""
+    gc.disable()
+    yield
+    for kept in (tree, nodes, only_for_types):
+        kept.cache_clear()
+    gc.enable()
 
 
 def name_of(path: Path) -> str:
@@ -154,7 +171,9 @@ def too_long(lengths: dict[str, int], limits: dict[str, int], ratchet: dict[str,
 
 
 def test_modules_are_short_and_say_what_they_are_for() -> None:
-    lengths = {name_of(path): len(path.read_text().splitlines()) for path in sources()}
+    lengths = {
+        name_of(path): len(path.read_text().splitlines()) for path in (*sources(), *modules_of_tests())
+    }
     assert not too_long(lengths, dict.fromkeys(lengths, MODULE_LINES_MAX), MODULE_RATCHET)
     silent = [name_of(path) for path in sources() if not ast.get_docstring(tree(path))]
     assert not silent
@@ -194,7 +213,7 @@ def test_imports_are_absolute() -> None:
     relative = [f"{name_of(p)}:{line}" for p in sources() for _, level, line in imports(p) if level]
     bare = [
         f"{name_of(path)}:{line} {module}"
-        for path in [*sources(), *(ROOT / "tests").glob("*.py")]
+        for path in (*sources(), *modules_of_tests())
         for module, _, line in imports(path)
         if module.split(".")[0] in FOLDERS
     ]
@@ -299,7 +318,7 @@ def test_the_links_lead_to_the_folders() -> None:
 
 def test_tests_do_not_sleep_for_long() -> None:
     long = []
-    for path in (ROOT / "tests").glob("*.py"):
+    for path in modules_of_tests():
         for node in nodes(path):
             if (
                 isinstance(node, ast.Call)
