@@ -19,7 +19,7 @@ from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.dynamic import CREATED, REMOVED
 from pubsub_cluster.tuner.live import LiveTables, told
-from pubsub_cluster.tuner.messages import BuildFailed, Fold
+from pubsub_cluster.tuner.messages import BuildFailed, Fold, Measured
 from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.workers.engine import MatchEngine
 
@@ -27,6 +27,7 @@ SIZE, STEP = 3_000, 600
 CONSTANTS = CostConstants(entry_ns=20.0)
 """Checks are dear, so that a few thousand subscriptions are worth tables."""
 
+MEASURED = {"is_done": lambda: True, "result": lambda: DEFAULT_CONSTANTS}
 WORKLOAD = Drift("small", SIZE, seed=3, fixed=1, drawn_from=16, new_values=35)
 
 
@@ -173,3 +174,23 @@ def test_constants_are_measured_by_no_gentle_thread(monkeypatch: pytest.MonkeyPa
     loop._context.destroy(linger=0)
     assert loop._constants == DEFAULT_CONSTANTS
     assert threads[0] == threading.get_ident() != threads[1]
+
+
+def test_constants_are_measured_once_there_are_subscriptions_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = process.TunerLoop("inproc://nobody")
+    told_of: list[Any] = []
+    monkeypatch.setattr(process, "Measurement", lambda: SimpleNamespace(**MEASURED))
+    monkeypatch.setattr(loop, "_say", told_of.append)
+    monkeypatch.setattr(loop, "_fold", lambda _: None)
+    loop._measure_at_s = 0.0
+    for clauses, is_measured in (
+        (process.MEASURE_FROM_CLAUSES - 1, False),
+        (process.MEASURE_FROM_CLAUSES, True),
+        (1, True),
+    ):
+        loop._take(Fold(3, tuple(NO_COUNTS._replace(clauses=clauses)), 1, "catalogue"))
+        for _ in range(2):  # begun and, the next time, done
+            loop._measure()
+        assert (loop._constants is not None) == is_measured
+    loop._context.destroy(linger=0)
+    assert told_of == [Measured(DEFAULT_CONSTANTS._asdict())]

@@ -50,6 +50,9 @@ from pubsub_cluster.tuner.trees import TreeChoice
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
 MEASURE_AFTER_S = 3.0  # leaves the machine to the workers while they start
+MEASURE_FROM_CLAUSES = (
+    2_000  # fewer are as fast by the default constants, and measuring takes a second or two
+)
 MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants, but not for long
 MEASURE_WAIT_S_MAX = 10.0
 DECISIONS_TOLD_MAX = 32  # of one generation
@@ -72,6 +75,7 @@ class TunerLoop:
         self._socket.setsockopt(zmq.IDENTITY, f"t.{os.getpid()}".encode())
         self._socket.connect(endpoint)
         self._measure_at_s = time.monotonic() + MEASURE_AFTER_S
+        self._is_worth_measuring = False
         self._measurement: Measurement | None = None
         self._constants: CostConstants | None = None
         self._delivery: Measurement | None = None  # begins when somebody is to be told by groups
@@ -263,23 +267,25 @@ class TunerLoop:
         return [told(decision, catalogue.attribute_name) for decision in decisions]
 
     def _measure(self) -> None:
-        """Measure the machine's constants once, beside everything else, and tell them."""
+        """Measure the machine's constants once they are of use, beside everything else, and tell them."""
         if self._delivery is not None and not self._delivery_told and self._delivery.is_done():
             self._delivery_told = True
             self._say(wire.DeliveryMeasured(self._delivery.said()))
         if self._constants is not None or time.monotonic() < self._measure_at_s:
             return
-        if self._measurement is None:
+        if self._measurement is not None:
+            if self._measurement.is_done():
+                self._finish_measurement(self._measurement)
+        elif self._is_worth_measuring:
             self._measurement = Measurement()
-        elif self._measurement.is_done():
-            self._finish_measurement(self._measurement)
 
     def _finish_measurement(self, measurement: Measurement) -> None:
         self._constants = measurement.result()
         self._say(wire.Measured(self._constants._asdict()))
 
     def _wait_for_constants(self, clause_count: int) -> None:
-        """Wait for the machine's constants, but not for long; only a build that is large profits."""
+        """Wait for the machine's constants, but not for long, and only for a build that is large."""
+        self._is_worth_measuring |= clause_count >= MEASURE_FROM_CLAUSES
         if self._constants is None and clause_count >= MEASURED_FROM_CLAUSES:
             self._measurement = self._measurement or Measurement()
             if self._measurement.is_done(MEASURE_WAIT_S_MAX):
