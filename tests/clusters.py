@@ -12,7 +12,7 @@ from typing import Any
 from pubsub_cluster import Client, Cluster, Engine
 from pubsub_cluster.language.errors import PubSubError
 
-WAIT_S_MAX = 60.0
+WAIT_S_MAX = 120.0
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX) -> None:

@@ -38,7 +38,8 @@ SPARK_FIXTURE = "spark"
 MATCHER_TESTS = ("test_algorithms", "test_reproductions")
 ROOT = Path(__file__).parent.parent
 LEAVE_S_MAX = 30.0
-CLIENT_TIMEOUT_S = 60.0
+CLIENT_TIMEOUT_S = 120.0
+CLUSTER_TEST_S_MAX = 400  # starts of several processes, and a keeper with the lowest priority of all
 Item = TypeVar("Item")
 _left_behind: list[str] = []  # by the whole run
 SEGMENT_DIR = Path("/dev/shm")
@@ -67,24 +68,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Let the processes of pytest-xdist share the compiling, which each would do for itself as it goes."""
-    if hasattr(session.config, "workerinput"):
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that share Spark's session; be patient with those that start clusters."""
+    for item in items:
+        if SPARK_FIXTURE in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(CLUSTER_TEST_S_MAX))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile the kernels where many tests need them, and spare collections of garbage what stays.
+
+    The processes of pytest-xdist share the compiling, which each would do for itself as it goes. Where there
+    are clusters, it would fall into the time that a test gives its first answer. Modules and tests take a
+    collection half a second to look at.
+    """
+    is_one_of_several = hasattr(session.config, "workerinput")
+    with_clusters = any(item.get_closest_marker("cluster") for item in session.items)
+    if (is_one_of_several or with_clusters) and not session.config.getoption("collectonly"):
         from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
         from pubsub_cluster.workers.engine import MatchEngine
 
         MatchEngine(CatalogueReader.of(CatalogueWriter.in_memory(1))).warm_up()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that share Spark's session."""
-    for item in items:
-        if SPARK_FIXTURE in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-
-
-def pytest_collection_finish() -> None:
-    """Spare collections of garbage the modules and tests, which stay: they take half a second to look at."""
     gc.collect()
     gc.freeze()
 

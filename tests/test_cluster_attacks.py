@@ -120,7 +120,7 @@ def test_a_worker_does_not_keep_answers_that_nobody_reads(cluster: Cluster) -> N
 
 
 def test_comparing_thousands_of_values_takes_bounded_memory(cluster: Cluster) -> None:
-    with cluster.client(timeout_s=60.0) as client:
+    with cluster.client() as client:
         made = client.subscribe("many_a < many_b")
         many = list(range(1_000, 2_000))
         events = [{"many_a": many, "many_b": many}, {"many_a": many, "many_b": [1]}] * 20
@@ -139,7 +139,7 @@ def test_what_the_catalogue_cannot_hold_is_refused_before_it_is_durable(tmp_data
         {"and": [{"attr": f"a{i}", "op": "=", "value": i}, {"attr": "b", "op": "=", "value": 0}]}
         for i in range(6_000)
     ]
-    with Cluster(tmp_data_dir, limits=limits) as cluster, cluster.client(timeout_s=60.0) as client:
+    with Cluster(tmp_data_dir, limits=limits) as cluster, cluster.client() as client:
         refused = []
         for number in range(60):
             try:
@@ -206,7 +206,7 @@ def test_a_cluster_ends_with_the_process_that_started_it(tmp_data_dir: Path) -> 
 
 def test_the_successor_of_a_dead_worker_that_is_stopped_is_replaced_too(tmp_data_dir: Path) -> None:
     patience = {"task_timeout_s": 1.0, "worker_silence_s": 2.0}
-    with Cluster(tmp_data_dir, **patience) as cluster, cluster.client(timeout_s=60.0) as client:
+    with Cluster(tmp_data_dir, **patience) as cluster, cluster.client() as client:
         client.subscribe("x = 1")
         os.kill(client.status()["workers"][0]["pid"], signal.SIGSTOP)
         # Idle and silent: found without a task, too.

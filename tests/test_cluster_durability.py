@@ -15,7 +15,7 @@ from pubsub_cluster.coordinator.store import STORE_FILE
 from pubsub_cluster.language.errors import StoreError
 
 KEEPER_WAIT_S_MAX = 180.0  # it has the lowest priority of all
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 SNAPSHOT_AFTER = 500
 COUNT = SNAPSHOT_AFTER + 200
 
@@ -31,7 +31,7 @@ def snapshot_version(client: Client) -> int:
 def test_what_is_durable_comes_back_from_snapshot_and_backup(tmp_data_dir: Path) -> None:
     data_dir, backup = tmp_data_dir / "data", tmp_data_dir / "backup"
     cluster = Cluster(data_dir, snapshot_after=SNAPSHOT_AFTER)
-    with cluster, cluster.client(timeout_s=30.0) as client:
+    with cluster, cluster.client() as client:
         client.subscribe_many([{"id": f"n{i}", "expr": f"x = {i % 100}"} for i in range(COUNT)])
         client.unsubscribe_many([f"n{i}" for i in range(0, COUNT, 100)])
         wait_until(lambda: snapshot_version(client) > 0, "a snapshot", KEEPER_WAIT_S_MAX)

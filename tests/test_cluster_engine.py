@@ -59,7 +59,7 @@ def test_workers_are_killed_under_load(cluster: Cluster) -> None:
         for event in range(len(events)):
             assert told.ids_of(event) == [ids[handle] for handle in expected.of(event).tolist()]
 
-    with cluster.client(timeout_s=60.0) as client:
+    with cluster.client() as client:
         killer = threading.Thread(target=_kill_each_worker, args=(cluster,))
         killer.start()
         number = 0

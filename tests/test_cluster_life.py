@@ -142,8 +142,8 @@ def test_ctrl_c_leaves_nothing(tmp_data_dir: Path) -> None:
     assert process.stdout is not None
     try:
         with Client(tmp_data_dir, timeout_s=60.0) as client:
-            wait_until(lambda: (tmp_data_dir / "client.sock").exists(), "the socket", 60.0)
-            wait_until(lambda: all(w["ready"] for w in client.status()["workers"]), "ready", 60.0)
+            wait_until(lambda: (tmp_data_dir / "client.sock").exists(), "the socket")
+            wait_until(lambda: all(w["ready"] for w in client.status()["workers"]), "ready")
             cluster_id = client.status()["cluster_id"]
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
         output, _ = process.communicate(timeout=60.0)
@@ -189,7 +189,7 @@ def test_a_damaged_store_is_said_and_not_touched(tmp_data_dir: Path) -> None:
 
 
 def test_a_worker_that_hangs_is_replaced(tmp_data_dir: Path) -> None:
-    with Cluster(tmp_data_dir, task_timeout_s=1.0) as cluster, cluster.client(timeout_s=30.0) as client:
+    with Cluster(tmp_data_dir, task_timeout_s=1.0) as cluster, cluster.client() as client:
         subscribe_numbers(client, 3)
         os.kill(client.status()["workers"][0]["pid"], signal.SIGSTOP)
         assert [len(found) for found in client.publish([{"x": 1}, {"x": 9}])] == [1, 0]

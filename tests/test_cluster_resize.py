@@ -38,7 +38,7 @@ class Load:
 
     def _run(self) -> None:
         try:
-            with self._cluster.client(timeout_s=WAIT_S_MAX) as client:
+            with self._cluster.client() as client:
                 while not self._stop.is_set():
                     begin = time.monotonic()
                     assert client.publish(EVENTS, answer="counts").counts.tolist() == EXPECTED

@@ -62,7 +62,7 @@ class Live:
 
 
 def test_the_cluster_gives_the_answers_of_the_vectors(cluster: Cluster) -> None:
-    with cluster.client(timeout_s=WAIT_S_MAX) as client:
+    with cluster.client() as client:
         for number, vector in enumerate(VECTORS):
             live = Live(client, 10_000 * number)
             run_retained(vector, live)
@@ -70,7 +70,7 @@ def test_the_cluster_gives_the_answers_of_the_vectors(cluster: Cluster) -> None:
 
 
 def test_what_is_told_and_how_much_of_it(cluster: Cluster) -> None:
-    with cluster.client(publisher="ann", timeout_s=WAIT_S_MAX) as client:
+    with cluster.client(publisher="ann") as client:
         client.publish([{"k": 1}, {"k": float("nan")}, {"k": 2}], at=END, batch_id="b1", valid_until=END + 50)
         client.publish({"k": [3, 4]}, batch_id="b2", valid_until=END + 60)
         made = client.subscribe("k > 0", id="k", retained=2)
@@ -90,13 +90,13 @@ def test_what_is_told_and_how_much_of_it(cluster: Cluster) -> None:
 
 
 def test_a_death_loses_events_and_keeps_nobody_waiting(cluster: Cluster) -> None:
-    with cluster.client(timeout_s=WAIT_S_MAX) as client:
+    with cluster.client() as client:
         client.publish([{"d": 1}], valid_until=2 * END)
         wait_until(lambda: client.status()["retained"]["events"] > 0, "the event is retained")
         before = client.status()["retained"]
         os.kill(before["pid"], signal.SIGSTOP)  # what is asked meanwhile waits for it
         subscriptions = client.status()["subscriptions"]
-        with cluster.client(timeout_s=WAIT_S_MAX) as other, ThreadPoolExecutor(1) as thread:
+        with cluster.client() as other, ThreadPoolExecutor(1) as thread:
             waiting = thread.submit(other.subscribe, "d = 1", id="d1")
             try:
                 wait_until(lambda: client.status()["subscriptions"] > subscriptions, "it is made")

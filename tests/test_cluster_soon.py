@@ -82,7 +82,7 @@ def test_time_runs_out_and_a_late_answer_does_no_harm(cluster: Cluster) -> None:
         with cluster.client() as patient:
             assert patient.publish([{"x": 5}]).match_count == 1
         wait_until(lambda: client.receive(0.05) == 0, "the late answers are in")
-        with cluster.client(timeout_s=60.0) as after:
+        with cluster.client() as after:
             assert after.publish_soon([{"x": 6}]).result().match_count == 1
 
 
@@ -101,7 +101,7 @@ def test_closing_ends_what_is_on_its_way(cluster: Cluster) -> None:
 
 def test_what_is_on_its_way_survives_a_restart(tmp_data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SILENCE_S", 0.2)
-    with Cluster(tmp_data_dir) as cluster, cluster.client(timeout_s=120.0) as client:
+    with Cluster(tmp_data_dir) as cluster, cluster.client() as client:
         client.subscribe_many([{"id": f"n{i}", "expr": f"x = {i}"} for i in range(EVENTS)])
         with stopped(cluster):
             sent = [client.publish_soon([{"x": i}], ids=True) for i in range(EVENTS)]

@@ -106,7 +106,7 @@ def test_a_full_disk_refuses_changes_and_nothing_else(small_disk: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_full_disk_refuses_batches_for_durable_receivers_and_no_others(small_disk: Path) -> None:
     event = {"x": 1, "text": "y" * 60_000}
-    with Cluster(small_disk / "data") as cluster, cluster.client(timeout_s=60.0) as client:
+    with Cluster(small_disk / "data") as cluster, cluster.client() as client:
         client.subscribe("x = 1", owner="ann")
         client.listen("ann", durable="a").close()
         filler = fill(small_disk)
@@ -141,7 +141,7 @@ def test_a_full_disk_refuses_an_extension_of_the_schema_as_a_whole(small_disk: P
         }
     )
     data = small_disk / "data"
-    with Cluster(data, schema=given) as cluster, cluster.client(timeout_s=60.0) as client:
+    with Cluster(data, schema=given) as cluster, cluster.client() as client:
         client.subscribe("x = 1", id="one")
         filler = fill(small_disk)
         with pytest.raises(StoreError, match="could not be written") as refused:
