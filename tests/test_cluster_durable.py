@@ -14,7 +14,7 @@ from pubsub_cluster.client.notifications import Notification
 from pubsub_cluster.language.errors import ClusterError
 
 pytestmark = pytest.mark.cluster
-QUIET_S, TIMEOUT_S = 0.2, 60.0
+QUIET_S, TIMEOUT_S = 0.2, 120.0
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pubsub_cluster.client import Listener
 pytestmark = pytest.mark.cluster
 OWNERS, SIDE = 12, 16
 EVENTS = SIDE * SIDE
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 def wants(owner: int, x: int) -> bool:

@@ -24,7 +24,7 @@ from pubsub_cluster.coordinator.unread import PEER_SIZE_BYTES_MAX
 OWNERS = 12
 FEW = 6
 """Of whom a record pays all the same."""
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 PORTS = range(20_000, 32_000)
 HELD_FOR_RECORDS_BYTES = QUEUED_MESSAGES_MAX * MESSAGE_SIZE_BYTES_MAX
 
