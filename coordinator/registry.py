@@ -66,7 +66,7 @@ class Registry:
         self.base_rows = 0  # so many are in the layout in force: a generation's publication sets it
         self.removed_in_base = 0
         self._reader = CatalogueReader.of(catalogue)
-        self._live = IdIndex(self._reader.id_bytes)
+        self._live = IdIndex(self._reader.id_bytes, limits.subscriptions_max)
         self._metadata = MetadataTable()
         self.row_versions = RowVersions()
         looks = self._rows_of, self._named, self._live_row, self._ensure_room, self._live.__len__
@@ -149,9 +149,9 @@ class Registry:
         self.row_versions.move(new_row)
         self.by_handle = HandleOrder()
 
-    def settle(self, segment_count: int) -> bool:
+    def settle(self, bucket_count: int) -> bool:
         """Let a part of what tells of rows follow the last move; False when all of it has."""
-        return self._live.settle(segment_count) or self.row_versions.settle_some()
+        return self._live.settle(bucket_count) or self.row_versions.settle_some()
 
     def _ensure_room(self, room: CatalogueCounts) -> None:
         self.catalogue.ensure_room(room)
@@ -229,7 +229,7 @@ class Registry:
         self.catalogue.remove_many(rows, [change.version for change in changes])
         self._metadata.forget(names)
         self.removed_count += len(rows)
-        self.removed_in_base += sum([row < self.base_rows for row in rows])
+        self.removed_in_base += int(np.count_nonzero(rows < self.base_rows))
 
     def _forget(self, change: Change) -> None:
         """Let a replayed removal take effect, if what it removes was taken over."""

@@ -15,6 +15,7 @@ from operator import add, gt
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pubsub_cluster.language.errors import LimitError, SegmentError
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
@@ -207,7 +208,7 @@ class CatalogueWriter:
             raise ValueError(f"row {row} of {self._counts.rows} cannot be removed at version {version}")
         self.columns.removed_version[row] = version
 
-    def remove_many(self, rows: Sequence[int], versions: Sequence[int]) -> None:
+    def remove_many(self, rows: Sequence[int] | npt.NDArray[np.int32], versions: Sequence[int]) -> None:
         """Do what `remove` does for different rows, each at its version."""
         of = np.array(rows, np.int64)
         is_wrong = (of < 0) | (of >= self._counts.rows) | (np.array(versions, np.int64) <= 0)

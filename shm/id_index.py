@@ -1,34 +1,39 @@
-"""Text id -> catalogue row, at about twelve bytes per subscription: the ids themselves stay in the catalogue.
+"""Text id -> catalogue row, at about twenty bytes per subscription: the ids themselves stay in the catalogue.
 
-    segment: int64 words, each tag << 32 | row + 1, 0 where free; linear probing from tag's share of the size
+    tags: int32[buckets, SLOTS], 0 where free       rows: int32[buckets, SLOTS]
 
-Many small segments grow one at a time, so that no insertion waits for millions of others to be moved. The
-tag is 31 bits of Python's own hash of the text, whose key is secret and differs per process, so nobody can
-make ids that collide; a word with an equal tag is compared with the catalogue's text. One thread.
+The ids of a request are looked for, entered and taken out all at once: a bucket is a line of the cache, and
+what is done in it is a few operations on arrays. Any slot of a bucket may hold an id, so taking one out
+is to free its slot. The few ids whose bucket is full are in a dictionary.
+
+Buckets grow in number one after the other, as ids are entered (linear hashing: W. Litwin, VLDB 1980), so that
+no insertion waits for millions of others to be moved: bucket b is split in two, b and b plus the number
+of buckets at the last doubling, by the next bit of each tag. The tag is 31 bits of Python's own hash of the
+text, whose key is secret and differs per process, so nobody can make ids that collide; where a tag is equal,
+the catalogue's text is compared. One thread.
 """
 
 from __future__ import annotations
 
-import itertools
-from array import array
+import mmap
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
 
-SEGMENT_BITS = 10
+SLOTS = 16
+LOAD = 6
+"""Ids per bucket, on average; where a bucket waits to be split it is up to twice as many."""
+MANY_IDS = 8  # fewer are done one by one
+FIRST_BITS = 10  # of the number of buckets, at least; they are no bits of the tag
 TAG_BITS = 31
-WORDS_LEAST = 8
-SLACK_WORDS = 24  # behind the last home, so that probing never wraps; the last word is always free
-LOAD_MAX = 0.85
-GROWTH = 1.25
-MANY_IDS = 8  # of so many the texts are compared all at once
-SHRINK_LOAD = 0.5
-_ROW_MASK = (1 << 32) - 1
-_SEGMENT_MASK = (1 << SEGMENT_BITS) - 1
+FILLED_AT_ONCE = 1 << 16
+_FIRST_MASK = (1 << FIRST_BITS) - 1
 _TAG_MASK = (1 << TAG_BITS) - 1
+_NONE = np.zeros(0, np.int32)
 
 
 class IdIndex:
@@ -38,33 +43,42 @@ class IdIndex:
     ----------
     id_of : callable
         Gives the UTF-8 of a row's text id.
+    ids_max : int
+        Address space is set aside for so many; pages that were never used cost nothing. More are held, too,
+        but slowly.
     """
 
-    def __init__(self, id_of: Callable[[int], bytes]) -> None:
+    def __init__(self, id_of: Callable[[int], bytes], ids_max: int = 1 << 20) -> None:
         self._id_of = id_of
-        self._segments = [
-            array("q", bytes(8 * (WORDS_LEAST + SLACK_WORDS))) for _ in range(_SEGMENT_MASK + 1)
-        ]
-        self._counts = array("i", bytes(4 * (_SEGMENT_MASK + 1)))
+        self._doubled = _FIRST_MASK + 1  # buckets at the last doubling; of these so many are split
+        self._split = 0
+        most = 1 << max(FIRST_BITS, (ids_max // LOAD).bit_length())
+        self._pools = [mmap.mmap(-1, 4 * SLOTS * most, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in "tr"]
+        self._tags, self._rows = (np.frombuffer(pool, np.int32).reshape(most, SLOTS) for pool in self._pools)
+        self._tag_at, self._row_at = (memoryview(pool).cast("i") for pool in self._pools)
+        self._full: dict[str, int] = {}  # ids whose buckets were full when they came
         self._count = 0
-        self._new_row = np.zeros(0, np.int32)
-        self._old: set[int] = set()  # segments whose rows are to be renumbered when they are next looked at
+        self._new_row = _NONE
+        self._is_old = np.zeros(0, np.bool_)  # buckets whose rows are to be renumbered before they are used
+        self._settled = 0  # buckets, from the first one, that are not old
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return sum(8 * len(segment) for segment in self._segments)
+        """Bytes of all buckets in use."""
+        return 8 * SLOTS * self._bucket_count
+
+    @property
+    def _bucket_count(self) -> int:
+        return self._doubled + self._split
 
     def find(self, text_id: str) -> int:
         """Return the row of `text_id`; -1 when there is none."""
-        return self._locate(text_id)[2]
+        return self._locate(text_id)[1]
 
-    def find_many(
-        self, text_ids: Sequence[str], texts_of: Callable[[I4], tuple[npt.NDArray[np.int64], bytes]]
-    ) -> list[int]:
+    def find_many(self, text_ids: Sequence[str], texts_of: Callable[[I4], tuple[I8, bytes]]) -> list[int]:
         """Return what `find` gives for each of these ids.
 
         Parameters
@@ -75,123 +89,82 @@ class IdIndex:
         """
         if len(text_ids) < MANY_IDS:
             return [self.find(text_id) for text_id in text_ids]
-        rows = self._guess(text_ids)
-        # A word of that tag is almost always the right one, so the texts are compared all at once.
-        found = [number for number, row in enumerate(rows) if row >= 0]
-        if found:
-            expected = [text_ids[number].encode() for number in found]
-            offsets, text = texts_of(np.array([rows[number] for number in found], np.int32))
-            sizes = np.fromiter(map(len, expected), np.int64, len(expected))
-            if text != b"".join(expected) or not np.array_equal(np.diff(offsets), sizes):
+        rows = self._guess(text_ids)[2]
+        # A slot of that tag is almost always the right one, so the texts are compared all at once.
+        found = np.flatnonzero(rows >= 0)
+        if len(found):
+            all_found = len(found) == len(text_ids)
+            asked = text_ids if all_found else [text_ids[number] for number in found.tolist()]
+            offsets, text = texts_of(rows[found])
+            expected, sizes = _utf_8(asked)
+            if text != expected or not np.array_equal(np.diff(offsets), sizes):
                 return [self.find(text_id) for text_id in text_ids]
-        return rows
-
-    def _guess(self, text_ids: Sequence[str]) -> list[int]:
-        """Return the first row with the tag of each id, which is almost always the right one; or -1."""
-        if self._old:
-            for text_id in text_ids:
-                self._settle(hash(text_id) & _SEGMENT_MASK)
-        segments = self._segments
-        rows = []
-        for text_id in text_ids:
-            hashed = hash(text_id)
-            tag = hashed >> SEGMENT_BITS & _TAG_MASK
-            segment = segments[hashed & _SEGMENT_MASK]
-            at = tag * (len(segment) - SLACK_WORDS) >> TAG_BITS
-            while (word := segment[at]) and word >> 32 != tag:
-                at += 1
-            rows.append((word & _ROW_MASK) - 1)
-        return rows
+        listed: list[int] = rows.tolist()
+        return listed
 
     def add(self, text_id: str, row: int) -> None:
         """Enter an id that is not there yet."""
-        hashed = hash(text_id)
-        number = hashed & _SEGMENT_MASK
-        tag = hashed >> SEGMENT_BITS & _TAG_MASK
-        if self._old:
-            self._settle(number)
-        segment = self._segments[number]
-        homes = len(segment) - SLACK_WORDS
-        if self._counts[number] >= LOAD_MAX * homes:
-            segment = self._grow(number)
-            homes = len(segment) - SLACK_WORDS
-        at = tag * homes >> TAG_BITS
-        while segment[at]:
-            at += 1
-        if at == len(segment) - 1:
-            self._grow(number)
-            self.add(text_id, row)
-            return
-        segment[at] = tag << 32 | row + 1
-        self._counts[number] += 1
+        self._grow(self._count + 1)
+        first, tag = self._home(text_id)
+        tags = self._tag_at[first : first + SLOTS].tolist()
+        if 0 in tags:
+            at = first + tags.index(0)
+            self._tag_at[at], self._row_at[at] = tag, row
+        else:
+            self._full[text_id] = row
         self._count += 1
 
     def add_many(self, text_ids: Sequence[str], first_row: int) -> None:
         """Enter ids that are not there yet, none of them twice, with rows that follow each other."""
-        if self._old:
-            for text_id in text_ids:
-                self._settle(hash(text_id) & _SEGMENT_MASK)
-        segments, counts = self._segments, self._counts
-        added = 0
-        for word, text_id in enumerate(text_ids, first_row + 1):
-            hashed = hash(text_id)
-            number = hashed & _SEGMENT_MASK
-            segment = segments[number]
-            homes = len(segment) - SLACK_WORDS
-            tag = hashed >> SEGMENT_BITS & _TAG_MASK
-            at = tag * homes >> TAG_BITS
-            while segment[at]:
-                at += 1
-            if counts[number] >= LOAD_MAX * homes or at == len(segment) - 1:
-                self.add(text_id, word - 1)  # the segment has to grow
-                continue
-            segment[at] = tag << 32 | word
-            counts[number] += 1
-            added += 1
-        self._count += added
+        if len(text_ids) < MANY_IDS:
+            for row, text_id in enumerate(text_ids, first_row):
+                self.add(text_id, row)
+            return
+        self._grow(self._count + len(text_ids))
+        bucket, tag = self._homes(text_ids)
+        rows = np.arange(first_row, first_row + len(text_ids), dtype=np.int32)
+        left = np.arange(len(text_ids))
+        while len(left):
+            home = bucket[left]
+            is_free = self._tags[home] == 0
+            slot = is_free.argmax(1)
+            has_room = is_free[np.arange(len(left)), slot]
+            if not has_room.all():
+                for number in left[~has_room].tolist():
+                    self._full[text_ids[number]] = first_row + number
+                left, home, slot = left[has_room], home[has_room], slot[has_room]
+            self._rows[home, slot] = rows[left]
+            is_mine = self._rows[home, slot] == rows[left]  # of several for a slot one has it
+            self._tags[home[is_mine], slot[is_mine]] = tag[left[is_mine]]
+            left = left[~is_mine]
+        self._count += len(text_ids)
 
     def fill(self, text_ids: Sequence[str]) -> None:
         """Enter the ids of rows 0, 1, 2, ..., none of them twice; only while there are none."""
         if self._count:
             raise ValueError(f"{self._count} ids are there already")
-        hashed = np.fromiter(map(hash, text_ids), np.int64, len(text_ids))
-        words = (hashed >> SEGMENT_BITS & _TAG_MASK) << 32 | np.arange(1, len(text_ids) + 1)
-        number = hashed & _SEGMENT_MASK
-        order = np.lexsort((words, number))
-        bounds = np.searchsorted(number[order], np.arange(_SEGMENT_MASK + 2))
-        words = words[order]
-        for segment, (first, stop) in enumerate(itertools.pairwise(bounds.tolist())):
-            homes = max(int((stop - first) / LOAD_MAX) + 1, WORDS_LEAST)
-            self._rebuild(segment, words[first:stop], homes)
-            self._counts[segment] = stop - first
-        self._count = len(text_ids)
+        for first in range(0, len(text_ids), FILLED_AT_ONCE):
+            self.add_many(text_ids[first : first + FILLED_AT_ONCE], first)
 
     def move(self, text_id: str, row: int) -> None:
         """Give an id that is there another row."""
-        number, at, _ = self._locate(text_id)
-        segment = self._segments[number]
-        segment[at] = segment[at] >> 32 << 32 | row + 1
+        at, _ = self._locate(text_id)
+        if at < 0:
+            self._full[text_id] = row
+        else:
+            self._row_at[at] = row
 
     def remove(self, text_id: str) -> int:
         """Take an id that is there out; return its row."""
-        number, at, row = self._locate(text_id)
-        self._take_out(number, at)
+        at, row = self._locate(text_id)
+        if at < 0:
+            del self._full[text_id]
+        else:
+            self._tag_at[at] = 0
+        self._count -= 1
         return row
 
-    def _take_out(self, number: int, at: int) -> None:
-        segment = self._segments[number]
-        homes = len(segment) - SLACK_WORDS
-        free = at
-        # Words behind move up unless that would put them before their home: nothing marks what was removed.
-        while word := segment[at := at + 1]:
-            if (word >> 32) * homes >> TAG_BITS <= free:
-                segment[free] = word
-                free = at
-        segment[free] = 0
-        self._counts[number] -= 1
-        self._count -= 1
-
-    def remove_many(self, text_ids: Sequence[str], are_theirs: Callable[[I4], bool]) -> list[int]:
+    def remove_many(self, text_ids: Sequence[str], are_theirs: Callable[[I4], bool]) -> I4:
         """Take different ids that are there out, as `remove` does; return their rows.
 
         Parameters
@@ -200,24 +173,22 @@ class IdIndex:
         are_theirs : callable
             Tells whether so many rows, all there, are those of the ids: cheaper than to compare their texts.
         """
-        rows = self._guess(text_ids)
-        if -1 in rows or not are_theirs(np.array(rows, np.int32)):
-            rows = [self.find(text_id) for text_id in text_ids]
-        for text_id, row in zip(text_ids, rows, strict=True):
-            hashed = hash(text_id)
-            number = hashed & _SEGMENT_MASK
-            segment = self._segments[number]
-            homes = len(segment) - SLACK_WORDS
-            tag = hashed >> SEGMENT_BITS & _TAG_MASK
-            word = tag << 32 | row + 1
-            at = tag * homes >> TAG_BITS
-            while segment[at] != word:
-                at += 1
-            self._take_out(number, at)
+        if len(text_ids) < MANY_IDS:
+            return np.array([self.remove(text_id) for text_id in text_ids], np.int32)
+        bucket, slot, rows = self._guess(text_ids)
+        if (rows < 0).any() or not are_theirs(rows):
+            return np.array([self.remove(text_id) for text_id in text_ids], np.int32)
+        in_bucket = slot >= 0
+        if not in_bucket.all():
+            for number in np.flatnonzero(~in_bucket).tolist():
+                del self._full[text_ids[number]]
+            bucket, slot = bucket[in_bucket], slot[in_bucket]
+        self._tags[bucket, slot] = 0
+        self._count -= len(text_ids)
         return rows
 
-    def renumber(self, new_row: npt.NDArray[np.int32], id_of: Callable[[int], bytes]) -> None:
-        """Give every id another row, in a moment: segments follow one by one, see `settle`.
+    def renumber(self, new_row: I4, id_of: Callable[[int], bytes]) -> None:
+        """Give every id another row, in a moment: buckets follow one by one, see `settle`.
 
         Parameters
         ----------
@@ -226,69 +197,138 @@ class IdIndex:
         id_of : callable
             Gives the UTF-8 of a new row's text id.
         """
-        while self.settle(len(self._segments)):
+        while self.settle(self._bucket_count):
             pass
         self._id_of = id_of
         self._new_row = new_row
-        self._old = set(range(len(self._segments)))
+        self._full = {text_id: int(new_row[row]) for text_id, row in self._full.items()}
+        self._is_old = np.zeros(len(self._tags), np.bool_)
+        self._is_old[: self._bucket_count] = True
+        self._settled = 0
 
-    def settle(self, segment_count: int) -> bool:
-        """Renumber so many segments, and make them smaller where many ids have gone; False when all are."""
-        for _ in range(min(segment_count, len(self._old))):
-            self._settle(next(iter(self._old)))
-        if not self._old:
-            self._new_row = np.zeros(0, np.int32)
-        return bool(self._old)
+    def settle(self, bucket_count: int) -> bool:
+        """Renumber so many buckets, or make them fewer where many ids have gone; False when all is done."""
+        if len(self._is_old):
+            first, self._settled = self._settled, self._settled + bucket_count
+            self._renumber(np.arange(first, min(self._settled, self._bucket_count)))
+            if self._settled >= self._bucket_count:
+                self._new_row, self._is_old = _NONE, np.zeros(0, np.bool_)
+            return True
+        return self._shrink(bucket_count)
 
-    def _settle(self, number: int) -> None:
-        if number not in self._old:
-            return
-        self._old.discard(number)
-        segment = np.frombuffer(self._segments[number], np.int64)
-        used = np.flatnonzero(segment)
-        words = segment[used]
-        words = words >> 32 << 32 | self._new_row[(words & _ROW_MASK) - 1] + 1
-        homes = len(segment) - SLACK_WORDS
-        if homes > WORDS_LEAST and len(words) < SHRINK_LOAD * homes:
-            self._rebuild(number, words, max(int(len(words) / LOAD_MAX * GROWTH), WORDS_LEAST))
-        else:
-            segment[used] = words
+    def _renumber(self, buckets: I8) -> None:
+        """Renumber those of these buckets that are old; one may be named several times."""
+        old = buckets[self._is_old[buckets]]
+        number, slot = np.nonzero(self._tags[old])
+        bucket = old[number]
+        self._rows[bucket, slot] = self._new_row[self._rows[bucket, slot]]
+        self._is_old[old] = False
 
-    def _locate(self, text_id: str) -> tuple[int, int, int]:
-        """Return segment, place and row of an id; row -1 when it is not there."""
+    def _homes(self, text_ids: Sequence[str]) -> tuple[I8, I4]:
+        """Return bucket and tag of each id."""
+        hashed = np.fromiter(map(hash, text_ids), np.int64, len(text_ids))
+        tag = np.maximum(hashed >> 32 & _TAG_MASK, 1)
+        key = tag << FIRST_BITS | hashed & _FIRST_MASK
+        bucket = key & (self._doubled - 1)
+        if self._split:
+            bucket = np.where(bucket < self._split, key & (2 * self._doubled - 1), bucket)
+        if len(self._is_old):
+            self._renumber(bucket)
+        return bucket, tag.astype(np.int32)
+
+    def _guess(self, text_ids: Sequence[str]) -> tuple[I8, I8, I4]:
+        """Return bucket, slot and row of each id; a slot of its tag is taken to be its own.
+
+        The slot is -1 where there is none of that tag, and the row too unless the dictionary has it.
+        """
+        bucket, tag = self._homes(text_ids)
+        numbers = np.arange(len(text_ids))
+        is_equal = self._tags[bucket] == tag[:, None]
+        slot = is_equal.argmax(1)
+        is_there = is_equal[numbers, slot]
+        rows = self._rows[bucket, slot]
+        if not is_there.all():
+            slot[~is_there] = -1
+            rows[~is_there] = -1
+            if self._full:
+                for number in np.flatnonzero(~is_there).tolist():
+                    if (row := self._full.get(text_ids[number])) is not None:
+                        rows[number] = row
+        return bucket, slot, rows
+
+    def _home(self, text_id: str) -> tuple[int, int]:
+        """Return the first place of an id's bucket, and its tag."""
         hashed = hash(text_id)
-        number = hashed & _SEGMENT_MASK
-        tag = hashed >> SEGMENT_BITS & _TAG_MASK
-        if self._old:
-            self._settle(number)
-        segment = self._segments[number]
-        at = tag * (len(segment) - SLACK_WORDS) >> TAG_BITS
-        while word := segment[at]:
-            if word >> 32 == tag:
-                row = (word & _ROW_MASK) - 1
-                if self._id_of(row) == text_id.encode():
-                    return number, at, row
-            at += 1
-        return number, at, -1
+        tag = hashed >> 32 & _TAG_MASK or 1
+        key = tag << FIRST_BITS | hashed & _FIRST_MASK
+        bucket = key & (self._doubled - 1)
+        if bucket < self._split:
+            bucket = key & (2 * self._doubled - 1)
+        if len(self._is_old):
+            self._renumber(np.array([bucket]))
+        return SLOTS * bucket, tag
 
-    def _grow(self, number: int) -> array[int]:
-        old = np.frombuffer(self._segments[number], np.int64)
-        homes = max(int(len(old) * GROWTH) - SLACK_WORDS, WORDS_LEAST)
-        return self._rebuild(number, old[old != 0], homes)
+    def _locate(self, text_id: str) -> tuple[int, int]:
+        """Return place and row of an id; row -1 when it is not there, place -1 when it is in no bucket."""
+        first, tag = self._home(text_id)
+        tags = self._tag_at[first : first + SLOTS].tolist()
+        if tag in tags:
+            for at, other in enumerate(tags, first):
+                if other == tag and self._id_of(self._row_at[at]) == text_id.encode():
+                    return at, self._row_at[at]
+        return -1, self._full.get(text_id, -1)
 
-    def _rebuild(self, number: int, words: npt.NDArray[np.int64], homes: int) -> array[int]:
-        words = np.sort(words)
-        while len(place := _places(words, homes)) and place[-1] >= homes + SLACK_WORDS - 1:
-            homes = int(homes * GROWTH) + 1
-        made = array("q", bytes(8 * (homes + SLACK_WORDS)))
-        np.frombuffer(made, np.int64)[place] = words
-        self._segments[number] = made
-        return made
+    def _grow(self, count: int) -> None:
+        """Split buckets until there are enough for so many ids, or as many as can be."""
+        enough = min(-(-count // LOAD), len(self._tags))
+        while (missing := enough - self._bucket_count) > 0:
+            stop = min(self._split + missing, self._doubled)
+            low = slice(self._split, stop)
+            high = slice(self._doubled + self._split, self._doubled + stop)
+            if len(self._is_old):
+                self._renumber(np.arange(self._split, stop))
+            tags = self._tags[low]
+            goes = tags & self._doubled >> FIRST_BITS != 0
+            self._tags[high], self._rows[high] = np.where(goes, tags, 0), self._rows[low]
+            tags[goes] = 0
+            self._split = stop
+            if self._split == self._doubled:
+                self._doubled, self._split = 2 * self._doubled, 0
+
+    def _shrink(self, bucket_count: int) -> bool:
+        """Undo up to so many splits, where half of the ids have gone; False when that is not so."""
+        if self._bucket_count <= _FIRST_MASK + 1 or 2 * self._count >= LOAD * self._bucket_count:
+            return False
+        if not self._split:
+            self._doubled = self._split = self._doubled // 2
+        first = max(self._split - bucket_count, 0)
+        low = slice(first, self._split)
+        high = slice(self._doubled + first, self._doubled + self._split)
+        tags = np.concatenate((self._tags[low], self._tags[high]), axis=1)
+        rows = np.concatenate((self._rows[low], self._rows[high]), axis=1)
+        order = np.argsort(tags == 0, axis=1, kind="stable")
+        tags, rows = np.take_along_axis(tags, order, 1), np.take_along_axis(rows, order, 1)
+        self._tags[low], self._rows[low] = tags[:, :SLOTS], rows[:, :SLOTS]
+        for row in rows[:, SLOTS:][tags[:, SLOTS:] != 0].tolist():
+            self._full[self._id_of(row).decode()] = row
+        self._tags[high] = 0
+        self._split = first
+        self._give_back(self._bucket_count, high.stop)
+        return True
+
+    def _give_back(self, first: int, stop: int) -> None:
+        """Let the system have the pages of buckets that are not in use any more."""
+        page = mmap.PAGESIZE // (4 * SLOTS)
+        first = -(-first // page) * page
+        if first < stop:
+            for pool in self._pools:
+                pool.madvise(mmap.MADV_DONTNEED, 4 * SLOTS * first, 4 * SLOTS * (stop - first))
 
 
-def _places(words: npt.NDArray[np.int64], homes: int) -> npt.NDArray[np.int64]:
-    """Return where linear probing puts words that come in order of their tags; ascending."""
-    home = (words >> 32) * homes >> TAG_BITS
-    rank = np.arange(len(words))
-    placed: npt.NDArray[np.int64] = np.maximum.accumulate(home - rank) + rank
-    return placed
+def _utf_8(texts: Sequence[str]) -> tuple[bytes, I8]:
+    """Return texts in UTF-8, one after the other, and the bytes of each."""
+    whole = "".join(texts)
+    if whole.isascii():
+        return whole.encode(), np.fromiter(map(len, texts), np.int64, len(texts))
+    encoded = [text.encode() for text in texts]
+    return b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded))

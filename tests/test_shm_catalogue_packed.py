@@ -11,7 +11,7 @@ from pubsub_cluster.language.predicate import NormalForm
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter, NewRow
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue, known_items, pack_catalogue
 from pubsub_cluster.shm.catalogue_rows import window_of
-from pubsub_cluster.shm.id_index import IdIndex
+from pubsub_cluster.shm.id_index import SLOTS, IdIndex
 
 
 def facts(writer: CatalogueWriter, number: int) -> tuple[object, ...]:
@@ -92,7 +92,7 @@ def test_ids_of_a_packed_catalogue_are_entered_at_once() -> None:
     index.fill(texts)
     assert [index.find(text) for text in texts] == list(range(5_000))
     assert index.find("id5000") == -1 and len(index) == 5_000
-    assert index.size_bytes < 15 * 5_000 + 24 * 8 * 1_024
+    assert index.size_bytes < 24 * 5_000 + 8 * SLOTS * 1_024
     texts.append("later")
     index.add("later", 5_000)
     assert index.find("later") == 5_000 and index.remove("id17") == 17
