@@ -109,7 +109,8 @@ class ChangeDesk:
         self._change_count = 0  # of these groups
         self._reports: deque[Committed] = deque()
         self._failed = False
-        self._slice_items = SLICE_ITEMS_LEAST
+        # By kind: a slice of insertions as large as one of removals takes several times as long.
+        self._slice_items = dict.fromkeys(Op, SLICE_ITEMS_LEAST)
         self._rests_until_s = 0.0
 
     def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any, told_max: Any = 0) -> None:
@@ -199,8 +200,8 @@ class ChangeDesk:
         if not self._recall_slice(request):
             begin_s, first = time.thread_time(), request.position
             self._stage_slice(request)
-            if request.position - first == self._slice_items:
-                self._fit_slices(time.thread_time() - begin_s)
+            if request.position - first == self._slice_items[request.op]:
+                self._fit_slices(request.op, time.thread_time() - begin_s)
         if request.position == len(request.items):
             queue.popleft()
             self._request_count -= 1
@@ -226,16 +227,16 @@ class ChangeDesk:
         request.position += len(known)
         return True
 
-    def _fit_slices(self, took_s: float) -> None:
+    def _fit_slices(self, op: Op, took_s: float) -> None:
         """Let slices grow or shrink with what the last full one took, at most by half of their size."""
-        fitting = self._slice_items * min(max(SLICE_S / max(took_s, SLICE_S / 2), 0.5), 1.5)
-        self._slice_items = min(max(int(fitting), SLICE_ITEMS_LEAST), SLICE_ITEMS_MOST)
+        fitting = self._slice_items[op] * min(max(SLICE_S / max(took_s, SLICE_S / 2), 0.5), 1.5)
+        self._slice_items[op] = min(max(int(fitting), SLICE_ITEMS_LEAST), SLICE_ITEMS_MOST)
 
     def _stage_slice(self, request: ChangeRequest) -> None:
         first_result = len(request.results)
         changes: list[Change] = []
         unsure: list[int] = []  # results that were judged against changes which are not durable yet
-        stop = min(request.position + self._slice_items, len(request.items))
+        stop = min(request.position + self._slice_items[request.op], len(request.items))
         if self._recalled is not None:
             stop = self._recalled.stop_before_known(request.op.value, request.key[-1], request.position, stop)
         for staged in self._registry.stage_many(request.op, request.items[request.position : stop]):

@@ -118,10 +118,11 @@ def test_slices_fit_the_time_that_they_take() -> None:
     desk = ChangeDesk(new_registry(), StoppedStore(), lambda key, fields: None)
     sizes = []
     for took_s in (0.0, 0.0, SLICE_S, 2 * SLICE_S, *[0.0] * 9, *[1.0] * 9):
-        desk._fit_slices(took_s)
-        sizes.append(desk._slice_items)
+        desk._fit_slices(Op.UNSUBSCRIBE, took_s)
+        sizes.append(desk._slice_items[Op.UNSUBSCRIBE])
     assert sizes[:4] == [384, 576, 576, 288]
     assert (sizes[12], sizes[-1]) == (SLICE_ITEMS_MOST, SLICE_ITEMS_LEAST)
+    assert desk._slice_items[Op.SUBSCRIBE] == SLICE_ITEMS_LEAST, "how fast removals are says nothing of these"
 
 
 @pytest.mark.parametrize("kept", [True, False])
