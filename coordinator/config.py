@@ -32,7 +32,7 @@ LEAST: dict[str, float] = {
     "broadcast_ring_bytes": 1 << 16,
     "durable_receivers_max": 0,
 }
-MOST: dict[str, float] = {"self_check_rows": 10_000}  # some 0.2 s a second of a tuner that has other work
+MOST: dict[str, float] = {"self_check_rows": 10_000}  # a check takes the tuner from its other work
 DURABILITIES = ("full", "normal")
 
 

@@ -73,9 +73,10 @@ def test_connections_take_turns_and_are_bounded() -> None:
 def test_groups_that_are_durable_at_once_come_into_force_in_their_order() -> None:
     together, one_by_one = desk_with_changes(), desk_with_changes()
     store: Any = together._store
+    single: Any = one_by_one._store
     assert together.committed()
-    for report in one_by_one._store.poll():
-        one_by_one._store.reports = [report]  # type: ignore[attr-defined]
+    for report in single.poll():
+        single.reports = [report]
         one_by_one.committed()
     assert together.idle and one_by_one.idle and store.reports == []
     assert content(together._registry) == content(one_by_one._registry)

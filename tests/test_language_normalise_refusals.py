@@ -111,8 +111,9 @@ def test_booleans_have_no_order() -> None:
 
 
 def test_what_is_no_tree_is_refused() -> None:
+    text: Any = "a = 1"
     with pytest.raises(ExpressionError):
-        normalise(And(("a = 1",)))  # type: ignore[arg-type]
+        normalise(And((text,)))
     with pytest.raises(ExpressionError):
         normalise(Atom("a", Operator.EQ, float("nan")))
 

@@ -50,9 +50,7 @@ from pubsub_cluster.tuner.trees import TreeChoice
 HEARTBEAT_S = 1.0
 NICENESS = 5  # gives way to workers, yet a saturated machine still gets new generations
 MEASURE_AFTER_S = 3.0  # leaves the machine to the workers while they start
-MEASURE_FROM_CLAUSES = (
-    2_000  # fewer are as fast by the default constants, and measuring takes a second or two
-)
+MEASURE_FROM_CLAUSES = 2_000  # fewer are as fast by the default constants, and measuring takes seconds
 MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants, but not for long
 MEASURE_WAIT_S_MAX = 10.0
 DECISIONS_TOLD_MAX = 32  # of one generation
