@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from pubsub_cluster.shm.layout import empty_layout, frozen
 from pubsub_cluster.workers.delta_keyed import KeyedRows
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.kernels import reference_keyed as reference
-from pubsub_cluster.workers.kernels.keyed_rows import write_interval
-from pubsub_cluster.workers.kernels.keyed_tables import ANY_CODE, NO_TEST, PREDICATES
+from pubsub_cluster.workers.kernels.keyed_rows import interval_of
+from pubsub_cluster.workers.kernels.keyed_tables import ANY_CODE, ATTRIBUTES_MAX, NO_TEST, PREDICATES
 from pubsub_cluster.workers.kernels.lookup import HASH
 from pubsub_cluster.workers.pairs import Pairs
 from pubsub_cluster.workers.text_bits import TextBits
@@ -135,20 +134,19 @@ def check_clauses(catalogue: Case, keyed: KeyedRows, left: list[int], label_star
 @pytest.mark.parametrize(
     ("attribute", "expected"),
     [
-        (3, [3, 40 >> 2, 90 >> 2]),
-        (ANY_CODE, [ANY_CODE, 40, 90]),
-        (ANY_CODE + 1, [0, 0, ANY_CODE]),
-        (ANY_CODE + 4, [0, 0, ANY_CODE]),
+        (3, (3, 40 >> 2, 90 >> 2)),
+        (ATTRIBUTES_MAX - 1, (ATTRIBUTES_MAX - 1, 40, 90)),
+        (ATTRIBUTES_MAX, (0, 0, ANY_CODE)),
+        (ATTRIBUTES_MAX + 3, (0, 0, ANY_CODE)),
     ],
 )
 def test_an_attribute_whose_number_does_not_fit_lets_all_events_pass(
-    attribute: int, expected: list[int]
+    attribute: int, expected: tuple[int, int, int]
 ) -> None:
     """Cut to 16 bits it would be another one, whose value would be compared."""
-    shift = np.zeros(ANY_CODE + 5, np.uint8)
+    shift = np.zeros(ATTRIBUTES_MAX + 5, np.uint8)
     shift[3] = 2
     test = np.array([0, 0, 0, 0, attribute, 40, 90, 0], np.int32)
-    tables = SimpleNamespace(entry=np.zeros(5, np.uint16), predicate_test=test)
-    plain: Any = getattr(write_interval, "py_func", write_interval)
-    plain(2, 1, tables, shift)
-    assert tables.entry.tolist() == [0, *expected, 0]
+    plain: Any = getattr(interval_of, "py_func", interval_of)
+    named, lo, hi = expected
+    assert plain(2, test, shift) == named << 16 | lo << 8 | (hi - lo)

@@ -140,14 +140,13 @@ class DeltaIndex:
             self._keyed.match(encoded, 0, 0, pairs)
 
     def _prune(self, version: int) -> None:
-        """Drop removed rows once they are many: each update of an id leaves one behind."""
+        """Drop removed rows once they are not a few: each update of an id leaves one behind."""
         assert self._keyed is not None
         self._prune_in -= 1
         if self._prune_in > 0:
             return
         self._prune_in = PRUNE_INTERVAL
-        clause_count = self._keyed.clause_count
-        if clause_count >= PRUNE_CLAUSES_MIN and 2 * self._keyed.dead_count(version) > clause_count:
+        if self._keyed.clause_count >= PRUNE_CLAUSES_MIN and self._keyed.prune(version):
             self._rebuild_keyed(version)
 
     def _rebuild_keyed(self, version: int) -> None:

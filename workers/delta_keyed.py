@@ -21,6 +21,7 @@ from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
 from pubsub_cluster.shm.layout import LayoutView, frozen
 from pubsub_cluster.workers.encoder import EncodedBatch
 from pubsub_cluster.workers.kernels import keyed as match_kernels
+from pubsub_cluster.workers.kernels import keyed_prune as prune_kernels
 from pubsub_cluster.workers.kernels import keyed_rows as row_kernels
 from pubsub_cluster.workers.kernels._jit import OK, Settled
 from pubsub_cluster.workers.kernels.keyed_tables import (
@@ -57,15 +58,23 @@ SLOTS_MAX = 1 << 31
 REVIEW_FIRST = 256
 REVIEW_FACTOR = 4
 SAMPLE_CLAUSES = 1_024
+PREDICATES_FIRST = 4_096
+"""Predicates at which it is first asked whether any row still has them, and then at each doubling."""
 POINTS_MAX = 8
 PAIRS_MAX = 16
 PROBE_NS, CANDIDATE_NS = 12.0, 2.0
 """What looking for one pair costs an event, and each clause in a list that it finds."""
 
+PRUNE_SHARE = 1 / 6
+"""Of the clauses, that are removed: copying the others costs about what these do until they are as many."""
+
 _HASHED = ("predicate_slot", "key")
+_COPIED = ("clause_row", "clause_first", "clause_start", "stamp", "literal", "entry", "entry_clause")
+_COUNTED = [CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST]
 _add_rows = Settled(row_kernels.add_rows)
 _rehash_predicates = Settled(row_kernels.rehash_predicates)
 _rehash_keys = Settled(row_kernels.rehash_keys)
+_keep_live = Settled(prune_kernels.keep_live)
 _match_keyed = Settled(match_kernels.match_keyed)
 
 
@@ -144,7 +153,7 @@ class KeyedRows:
         attribute_count = len(layout.attribute_catalogue)
         self._facts = KeyedFacts(
             np.zeros(2 * attribute_count, np.int32),
-            np.zeros(2 * attribute_count, np.uint16),
+            np.zeros(2 * attribute_count, np.uint8),
             np.zeros(4 * attribute_count, np.int64),
             np.zeros(KEPT_MAX, np.int64),
             np.zeros(4 * PENDING_MAX, np.int32),
@@ -154,6 +163,7 @@ class KeyedRows:
         self._pairs: list[tuple[int, int]] = []
         self._stamp = 1
         self._review_at = REVIEW_FIRST
+        self._predicates_max = PREDICATES_FIRST
         self.clear()
 
     @property
@@ -222,7 +232,29 @@ class KeyedRows:
         self._pairs = pairs
         return True
 
-    def dead_count(self, version: int) -> int:
+    def prune(self, version: int) -> bool:
+        """Forget rows that were removed at `version` or before, if they are not a few.
+
+        Returns
+        -------
+        bool
+            Whether there are many predicates that only such rows had; then `clear` and add all rows again.
+        """
+        clause_count = self.clause_count
+        if self._dead_count(version) < PRUNE_SHARE * clause_count:
+            return False
+        old = self._tables
+        fresh = {name: np.zeros_like(getattr(old, name)) for name in _COPIED}
+        new = old._replace(used=old.used.copy(), key=np.full_like(old.key, -1), **fresh)
+        new.used[_COUNTED] = 0
+        _keep_live(old, new, self._rows.removed_version, version, np.empty(clause_count, np.int32))
+        self._tables = new
+        if new.used[PREDICATES] <= self._predicates_max:
+            return False
+        self._predicates_max = 2 * int(new.used[PREDICATES])
+        return True
+
+    def _dead_count(self, version: int) -> int:
         """Return how many clauses are of rows that were removed at `version` or before."""
         rows = self._tables.clause_row[: self.clause_count]
         return int(np.count_nonzero(is_removed(self._columns, rows, version)))
@@ -242,6 +274,7 @@ class KeyedRows:
 
     def warm_up(self) -> None:
         """Compile or load what `match` does not call."""
+        self.prune(0)
         self._tables = _with_more_room(self._tables, everything=True)
 
     def _sample(self) -> tuple[I4, I4, F8]:
@@ -290,7 +323,8 @@ def _empty_tables() -> KeyedTables:
         stamp=np.zeros(1_024, np.int64),
         literal=np.zeros(4_096, np.int32),
         key=np.full(KEY_WIDTH * 2_048, -1, np.int64),
-        entry=np.zeros(ENTRY_WIDTH * 4_096, np.uint16),
+        entry=np.zeros(ENTRY_WIDTH * 4_096, np.uint32),
+        entry_clause=np.zeros(4_096, np.int32),
     )
 
 
@@ -310,7 +344,7 @@ def _with_more_room(tables: KeyedTables, everything: bool = False) -> KeyedTable
         ),
         ("literal",): used[LITERALS] + ROW_LITERALS_MAX > len(tables.literal),
         ("key",): 2 * KEY_WIDTH * (used[KEYS] + clause_count) > len(tables.key),
-        ("entry",): ENTRY_WIDTH * entries > len(tables.entry),
+        ("entry", "entry_clause"): entries > len(tables.entry_clause),
     }
     grown: dict[str, npt.NDArray[np.generic]] = {}
     for names, is_scarce in scarce.items():

@@ -1,7 +1,7 @@
 """Matching the keyed half of the delta: an event's keys, the lists behind them, the clauses in those.
 
 Two events are on their way: while the lists of one are checked, those of the next have been asked for. Most
-clauses of a list are out at the intervals that stand in the entry; only the others are looked up.
+clauses of a list are out at the intervals that stand in the list; only the others are looked up.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
     ANY_CODE,
     CODE_BITS,
     COUNT_BITS,
+    COUNT_MASK,
     ENTRY_WIDTH,
     HUNG_PAIRS,
     HUNG_SINGLE,
@@ -27,10 +28,9 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
 from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.tables import PENDING_MAX, SEVERAL, Index
 
-LINE_ENTRIES = 4
-"""Entries of a list in one cache line, about."""
+LINE_ENTRIES = 8
+"""Entries in one cache line."""
 AHEAD_LINES = 16
-COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 @leaf
@@ -96,17 +96,18 @@ def clear_event(span: Any, entry_attribute: Any, base: Any, facts: Any) -> None:
 
 
 @leaf
-def is_inside(at: Any, entry: Any, base: Any, code_of: Any) -> Any:
-    """Say whether the code of the event is in the interval at ``entry[at:at + 3]``."""
-    code = code_of[Index(base + entry[Index(at)])]
-    # No branch on either end alone: which one fails is unpredictable, that one does is not.
-    return (entry[Index(at + 1)] <= code) & (code <= entry[Index(at + 2)])
+def is_inside(interval: Any, base: Any, code_of: Any) -> Any:
+    """Say whether the code of the event is in an interval."""
+    code = code_of[Index(base + (interval >> (2 * CODE_BITS)))]
+    # One comparison, of how far it is above the first code: which end fails would be unpredictable.
+    return ((code - (interval >> CODE_BITS)) & ANY_CODE) <= (interval & ANY_CODE)
 
 
 @leaf
-def may_hold(at: Any, entry: Any, base: Any, code_of: Any) -> Any:
-    """Say whether the interval at ``entry[at:at + 3]`` may hold; there may be several values."""
-    return is_inside(at, entry, base, code_of) | (code_of[Index(base + entry[Index(at)])] == ANY_CODE)
+def may_hold(interval: Any, base: Any, code_of: Any) -> Any:
+    """Say whether an interval may hold; there may be several values."""
+    code = code_of[Index(base + (interval >> (2 * CODE_BITS)))]
+    return is_inside(interval, base, code_of) | (code == ANY_CODE)
 
 
 @routine
@@ -130,12 +131,12 @@ def literals_hold(clause: Any, tables: Any, base: Any, facts: Any, entry_label: 
 
 
 @routine
-def check_clause(at: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any:
-    """Tell the row of the clause of ``entry[at:at + ENTRY_WIDTH]`` if it holds; as `check_list`."""
+def check_clause(entry: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any:
+    """Tell the row of the clause of an entry if it holds; as `check_list`."""
     base, facts, entry_label = given
     event, row_stop, version, stamp, removed_version = moment
     out_event, out_row, count = out
-    clause = np.int64(tables.entry[at + 6]) | np.int64(tables.entry[at + 7]) << CODE_BITS
+    clause = np.int64(tables.entry_clause[entry])
     if not literals_hold(clause, tables, base, facts, entry_label):  # as most: no word of a row is read
         return count
     row = tables.clause_row[clause]
@@ -175,16 +176,18 @@ def check_list(mine: Any, tables: Any, given: Any, moment: Any, out: Any) -> Any
     """
     base, facts, _ = given
     out_event, out_row, count = out
-    entry, kept = tables.entry, facts.kept
-    end = ENTRY_WIDTH * (mine[0] + mine[1])
-    for first in range(ENTRY_WIDTH * mine[0], end, ENTRY_WIDTH * KEPT_MAX):
+    intervals, kept = tables.entry, facts.kept
+    end = mine[0] + mine[1]
+    for first in range(mine[0], end, KEPT_MAX):
         left = np.int64(0)
-        for at in range(first, min(first + ENTRY_WIDTH * KEPT_MAX, end), ENTRY_WIDTH):
-            kept[Index(left)] = at  # without a branch: that one passes is unpredictable
-            left += 1 if is_inside(at, entry, base, facts.code_of) else 0
+        for entry in range(first, min(first + KEPT_MAX, end)):
+            kept[Index(left)] = entry  # without a branch: that one passes is unpredictable
+            left += (
+                1 if is_inside(np.int64(intervals[Index(ENTRY_WIDTH * entry)]), base, facts.code_of) else 0
+            )
         for number in range(left):
             passed = np.int64(kept[Index(number)])
-            if is_inside(passed + 3, entry, base, facts.code_of):
+            if is_inside(np.int64(intervals[Index(ENTRY_WIDTH * passed + 1)]), base, facts.code_of):
                 count = check_clause(passed, tables, given, moment, (out_event, out_row, count))
     return count
 
@@ -285,9 +288,10 @@ def match_at_once(
                     chosen = np.int64(entry_label[option]) if label == SEVERAL else label
                     other = access.label_start[second] + chosen
                 mine = find_list(first, other, tables)
-                for at in range(ENTRY_WIDTH * mine[0], ENTRY_WIDTH * (mine[0] + mine[1]), ENTRY_WIDTH):
-                    codes = tables.entry, base, facts.code_of
-                    if may_hold(at, *codes) and may_hold(at + 3, *codes):
+                for at in range(mine[0], mine[0] + mine[1]):
+                    one = np.int64(tables.entry[ENTRY_WIDTH * at])
+                    two = np.int64(tables.entry[ENTRY_WIDTH * at + 1])
+                    if may_hold(one, base, facts.code_of) and may_hold(two, base, facts.code_of):
                         count = check_clause(at, tables, given, moment, (out_event, out_row, count))
     return count
 

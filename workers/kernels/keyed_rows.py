@@ -14,6 +14,7 @@ import numpy as np
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel, leaf, routine
 from pubsub_cluster.workers.kernels.keyed_tables import (
     ANY_CODE,
+    ATTRIBUTES_MAX,
     CLAUSES,
     CODE_BITS,
     COUNT_BITS,
@@ -65,7 +66,7 @@ def has_room(clause_count: Any, tables: Any) -> Any:
         and used[CLAUSES] + clause_count < tables.clause_row.shape[0]
         and used[LITERALS] + ROW_LITERALS_MAX <= tables.literal.shape[0]
         and 2 * KEY_WIDTH * (used[KEYS] + clause_count) <= tables.key.shape[0]
-        and ENTRY_WIDTH * entries <= tables.entry.shape[0]
+        and entries <= tables.entry_clause.shape[0]
     )
 
 
@@ -166,7 +167,7 @@ def narrowest(span: Any, but: Any, tables: Any, label_start: Any) -> Any:
     for at in range(first, stop):
         literal = np.int64(tables.literal[at])
         tested = 4 * (literal >> 1)
-        if (literal & 1) == 0 and literal != but and test[tested + 3] < 0 and test[tested] <= ANY_CODE:
+        if (literal & 1) == 0 and literal != but and test[tested + 3] < 0 and test[tested] < ATTRIBUTES_MAX:
             share = share_of(literal, test, label_start)
             if share < best:
                 best, found = share, literal
@@ -174,24 +175,32 @@ def narrowest(span: Any, but: Any, tables: Any, label_start: Any) -> Any:
 
 
 @leaf
-def write_interval(literal: Any, to: Any, tables: Any, code_shift: Any) -> None:
-    """Write the interval of a literal, in codes, to ``entry[to:to + 3]``; of -1 one that always holds.
+def interval_of(literal: Any, test: Any, code_shift: Any) -> Any:
+    """Return the interval of a literal, in codes; of -1 one that always holds.
 
     So does one of an attribute whose number does not fit: its clauses are looked up.
     """
-    entry, test = tables.entry, tables.predicate_test
-    entry[to], entry[to + 1], entry[to + 2] = 0, 0, ANY_CODE
-    attribute = np.int64(test[4 * (literal >> 1)]) if literal >= 0 else np.int64(ANY_CODE + 1)
-    if attribute <= ANY_CODE:
-        at = 4 * (literal >> 1)
-        shift = np.int64(code_shift[attribute])
-        entry[to], entry[to + 1], entry[to + 2] = attribute, test[at + 1] >> shift, test[at + 2] >> shift
+    attribute = np.int64(test[4 * (literal >> 1)]) if literal >= 0 else np.int64(ATTRIBUTES_MAX)
+    if attribute >= ATTRIBUTES_MAX:
+        return np.int64(ANY_CODE)
+    at = 4 * (literal >> 1)
+    shift = np.int64(code_shift[attribute])
+    lo, hi = np.int64(test[at + 1]) >> shift, np.int64(test[at + 2]) >> shift
+    return attribute << (2 * CODE_BITS) | lo << CODE_BITS | ((hi - lo) & ANY_CODE)
+
+
+@leaf
+def move_entry(at: Any, old: Any, to: Any, new: Any) -> None:
+    """Write entry `at` of some tables to `to` of others, or of the same."""
+    for number in range(ENTRY_WIDTH):
+        new.entry[ENTRY_WIDTH * to + number] = old.entry[ENTRY_WIDTH * at + number]
+    new.entry_clause[to] = old.entry_clause[at]
 
 
 @routine
 def enter_clause(key: Any, intervals: Any, clause: Any, tables: Any, code_shift: Any) -> None:
     """Append a clause to the list of its key; `intervals` are two literals, or -1."""
-    used, entry = tables.used, tables.entry
+    used = tables.used
     at = find_key(key, tables.key)
     if tables.key[at + 1] < 0:
         tables.key[at], tables.key[at + 1] = key, used[ENTRIES] << COUNT_BITS
@@ -201,17 +210,17 @@ def enter_clause(key: Any, intervals: Any, clause: Any, tables: Any, code_shift:
     first = np.int64(tables.key[at + 1]) >> COUNT_BITS
     count = np.int64(tables.key[at + 1]) - (first << COUNT_BITS)
     if count >= LIST_ROOM_FIRST and count & (count - 1) == 0:  # the room is the next power of two
-        old, new = ENTRY_WIDTH * first, ENTRY_WIDTH * used[ENTRIES]
-        for word in range(ENTRY_WIDTH * count):
-            entry[new + word] = entry[old + word]
-        first = np.int64(used[ENTRIES])
+        new = np.int64(used[ENTRIES])
+        for number in range(count):
+            move_entry(first + number, tables, new + number, tables)
+        first = new
         used[ENTRIES] += 2 * count
         used[LONGEST] = max(used[LONGEST], 2 * count)
     tables.key[at + 1] = (first << COUNT_BITS) + count + 1
-    to = ENTRY_WIDTH * (first + count)
-    write_interval(intervals[0], to, tables, code_shift)
-    write_interval(intervals[1], to + 3, tables, code_shift)
-    entry[to + 6], entry[to + 7] = clause & ANY_CODE, clause >> CODE_BITS
+    to = first + count
+    tables.entry[ENTRY_WIDTH * to] = interval_of(intervals[0], tables.predicate_test, code_shift)
+    tables.entry[ENTRY_WIDTH * to + 1] = interval_of(intervals[1], tables.predicate_test, code_shift)
+    tables.entry_clause[to] = clause
 
 
 @routine

@@ -22,20 +22,23 @@ ROW_LITERALS_MAX = 64
 SET_LABELS_MAX = 64
 """A row with more clauses or literals, or a larger set, is left to the bitmaps."""
 
-CODE_BITS = 16
+CODE_BITS = 8
 """Of a *code*: a label without its lowest bits, as many as its attribute has too many."""
 ANY_CODE = (1 << CODE_BITS) - 1
-"""The code of several values; no label has it."""
-ENTRY_WIDTH = 8
-"""An entry: attribute, lo and hi of two intervals that must hold, in codes, and its clause, low half first.
+"""The code of several values, and of labels from which an interval is not told by it."""
+ATTRIBUTES_MAX = 1 << 16
+"""Of an *interval*: an attribute, the first code that an event may have of it, how many more; in one number.
 
-Most clauses of a list are out at these, without a look at anything but the list."""
+With codes of 16 bits events would read twice as much memory, and be told from few clauses more."""
+ENTRY_WIDTH = 2
+"""Intervals that an entry of a list has: most clauses are out at these."""
 KEPT_MAX = 64
 """Entries of a list that are looked at together."""
 KEY_WIDTH = 2
 """Of a key's place: the key, and its list, first entry and entries in one number; -1 for a free place."""
 COUNT_BITS = 32
 """Of a list's number: entries, below the first entry."""
+COUNT_MASK = (1 << COUNT_BITS) - 1
 LIST_ROOM_FIRST = 4
 """Entries that a list has room for at first, a power of two; it moves each time when it is full."""
 
@@ -62,7 +65,8 @@ class KeyedTables(NamedTuple):
     stamp: Any  # int64[]: by first clause, the last event that was told the row
     literal: Any  # int32[]: 2 * predicate + negated
     key: Any  # int64[KEY_WIDTH * keys], a power of two: hash of keys with their lists
-    entry: Any  # uint16[ENTRY_WIDTH * entries]
+    entry: Any  # uint32[ENTRY_WIDTH * entries]: intervals
+    entry_clause: Any  # int32[entries]
 
 
 class KeyedAccess(NamedTuple):
@@ -86,7 +90,7 @@ class KeyedFacts(NamedTuple):
     """
 
     label_of: Any  # int32[2 * A]
-    code_of: Any  # uint16[2 * A]
+    code_of: Any  # uint8[2 * A]
     several: Any  # int64[4 * A]: first and last + 1 entry
     kept: Any  # int64[KEPT_MAX]: where entries are that pass their first interval
     pending: Any  # int32[2 * 2 * PENDING_MAX]: first entry and number of entries of lists to be checked

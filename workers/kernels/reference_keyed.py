@@ -17,9 +17,7 @@ from pubsub_cluster.shm.code_space import (
 )
 from pubsub_cluster.workers.kernels.keyed_tables import (
     CLAUSES,
-    CODE_BITS,
     COUNT_BITS,
-    ENTRY_WIDTH,
     KEY_WIDTH,
     ONE_LABEL,
 )
@@ -101,8 +99,7 @@ def clauses_of(tables: Any, label_start: Any) -> list[Clause]:
             continue
         first, count = divmod(entries, 1 << COUNT_BITS)
         slots = [slot for slot in (key >> 32, key & 0xFFFFFFFF) if slot != ONE_LABEL]
-        for entry in tables.entry.reshape(-1, ENTRY_WIDTH)[first : first + count].tolist():
-            clause = entry[6] | entry[7] << CODE_BITS
+        for clause in tables.entry_clause[first : first + count].tolist():
             literals = tables.literal[tables.clause_start[clause] : tables.clause_start[clause + 1]].tolist()
             assert clause not in found
             row = int(tables.clause_row[clause])
