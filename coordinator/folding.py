@@ -8,17 +8,26 @@ that its access predicates are stale.
 Where subscriptions come and go fast, the next delta is as large as the last one, and a build is of little
 use. So a costly delta is borne until it has cost as much as a build takes: whatever comes, that is at most
 twice what would have been best (the rule of those who rent skis until they have paid the price of a pair).
+And where most of the delta is gone before a build of it is there, none is begun: the next delta is judged by
+what has come in the time that a build takes and is still there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 DELTA_COST_SHARE_MAX = 0.10
 DELTA_ROWS_MIN = 256  # below this a fold costs more than it can save
 DELTA_ROWS_LARGE_MIN = 16_384
 DELTA_ROWS_LARGE_SHARE = 1.0
 """Of the layout's rows: while a load doubles them, all builds together cost two of the last."""
+LEFT_SHARE_MAX = 0.5
+"""Of a costly delta, that would be there again after a build."""
+LOOK_INTERVAL_S = 1.0
+MOMENT_S = 0.25
+MOMENTS_MAX = 256
 QUIET_S = 0.5
 QUIET_SHARE = 0.01
 SAMPLE_GROWTH = 4.0
@@ -68,6 +77,8 @@ class FoldPolicy:
     reclaim_from_s: float = 0.0
     asked: bool = False
     samples_count: bool = True
+    moments: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MOMENTS_MAX))
+    look_at_s: float = 0.0
 
     def measured(self, base_us: int, delta_us: int) -> None:
         """Take the time of one task, split into kernel and delta (moving averages)."""
@@ -77,6 +88,10 @@ class FoldPolicy:
 
     def changed(self, rows: int, now_s: float, removed: int = 0, dead_rows: int = 0) -> None:
         """The catalogue now has so many rows, `dead_rows` of them dead, `removed` more in the layout."""
+        if rows < self.rows:  # a new epoch has numbered them anew
+            self.moments.clear()
+        if not self.moments or now_s - self.moments[-1][0] >= MOMENT_S:
+            self.moments.append((now_s, rows))
         self.rows, self.dead_rows = rows, dead_rows
         self.removed_since_build += removed
         self.changed_at_s = now_s
@@ -104,8 +119,15 @@ class FoldPolicy:
         share = RECLAIM_REST_SHARE if is_at_rest else RECLAIM_SHARE
         return self.dead_rows >= max(RECLAIM_ROWS_MIN, share * self.rows)
 
-    def reason(self, now_s: float) -> str | None:
-        """Return why a generation should be built now, or None."""
+    def reason(self, now_s: float, live_from: Callable[[int], int]) -> str | None:
+        """Return why a generation should be built now, or None.
+
+        Parameters
+        ----------
+        now_s : float
+        live_from : callable
+            Given a row, counts those from it on that are not removed.
+        """
         if self.asked:
             return "asked for"
         if self.reclaims(now_s):
@@ -115,8 +137,11 @@ class FoldPolicy:
             return "large delta"
         if delta_rows >= DELTA_ROWS_MIN:
             is_costly = self.delta_us > DELTA_COST_SHARE_MAX * self.base_us
-            if is_costly and self.delta_cost_us >= 1e6 * self.build_cpu_s:
-                return "costly delta"
+            has_cost = is_costly and self.delta_cost_us >= 1e6 * self.build_cpu_s
+            if has_cost and now_s >= self.look_at_s:
+                if self._is_of_use(now_s, live_from):
+                    return "costly delta"
+                self.look_at_s = now_s + LOOK_INTERVAL_S
             if now_s - self.changed_at_s >= QUIET_S and delta_rows >= QUIET_SHARE * self.base_rows:
                 return "delta at rest"
         if self.removed_since_build >= max(DELTA_ROWS_MIN, DEAD_SHARE_MAX * self.base_rows):
@@ -127,3 +152,10 @@ class FoldPolicy:
         if self.samples_count and self.base_rows and (better or fresh) and now_s - self.built_at_s >= pause_s:
             return "better statistics" if better else "new statistics"
         return None
+
+    def _is_of_use(self, now_s: float, live_from: Callable[[int], int]) -> bool:
+        """Tell whether the delta after a build would be a good deal smaller than this one."""
+        begun_s = now_s - self.build_s
+        rows = next((rows for at_s, rows in reversed(self.moments) if at_s <= begun_s), self.base_rows)
+        left = live_from(max(rows, self.base_rows))
+        return left < LEFT_SHARE_MAX * live_from(self.base_rows)

@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from pubsub_cluster.coordinator.config import DOUBLINGS_MAX
 from pubsub_cluster.coordinator.folding import CAN_WAIT, FoldPolicy
 from pubsub_cluster.shm.catalogue import CatalogueWriter
+from pubsub_cluster.shm.catalogue_rows import is_removed
 from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH
 from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
 from pubsub_cluster.tuner import messages as wire
@@ -102,7 +105,13 @@ class TunerDesk:
         """
         if not self.ready or self.building is not None or pending or now_s < self.paused_until_s:
             return None
-        reason = self.policy.reason(now_s)
+        counts = catalogue.counts()
+
+        def live_from(row: int) -> int:
+            removed = is_removed(catalogue.columns, slice(row, counts.rows), version)
+            return len(removed) - int(np.count_nonzero(removed))
+
+        reason = self.policy.reason(now_s, live_from)
         if reason is None:
             return None
         epoch = self.next_epoch if self.policy.reclaims(now_s) else 0
@@ -110,8 +119,7 @@ class TunerDesk:
         self.next_generation += 1
         self.next_epoch += bool(epoch)
         self.policy.started()
-        counts = tuple(catalogue.counts())
-        named = self.building.generation, counts, version, catalogue.name
+        named = self.building.generation, tuple(counts), version, catalogue.name
         # After a failure it does not wait: it may have hung for want of the processor.
         return wire.Fold(*named, epoch, now_us, reason in CAN_WAIT and not self.failures)
 
