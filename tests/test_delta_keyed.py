@@ -20,6 +20,7 @@ from pubsub_cluster.workers import delta, delta_keyed
 from pubsub_cluster.workers.delta import DeltaIndex
 from pubsub_cluster.workers.delta_keyed import choose_pairs
 from pubsub_cluster.workers.engine import MatchEngine
+from pubsub_cluster.workers.kernels.keyed_tables import PREDICATES
 
 
 def equals(**values: Any) -> dict[str, Any]:
@@ -177,6 +178,27 @@ def test_removed_rows_are_dropped_once_they_are_many(monkeypatch: pytest.MonkeyP
         100,
         101,
     ]
+
+
+def test_predicates_that_only_removed_rows_had_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row has another constant, and stays for a moment."""
+    monkeypatch.setattr(delta, "PRUNE_CLAUSES_MIN", 8)
+    monkeypatch.setattr(delta, "PRUNE_INTERVAL", 2)
+    monkeypatch.setattr(delta_keyed, "PREDICATES_FIRST", 64)
+    catalogue = Case([equals(a=value) for value in range(600)])
+    engine = engine_with(catalogue)
+    removed = catalogue.writer.columns.removed_version
+    for version in range(1, 600):
+        catalogue.add([equals(a=version)])
+        if version > 1:
+            removed[600 + version - 2] = version
+        raw = raw_batch([{"a": (version,)}])
+        found = rows_of_events(engine.match(raw, 1, catalogue.writer.counts(), version=version))
+        assert found == [[version, 599 + version]]
+    keyed = delta_of(engine)._keyed
+    assert keyed is not None
+    assert keyed.clause_count < 40
+    assert keyed._tables.used[PREDICATES] < 300, "and not 599"
 
 
 def test_too_many_matches_by_key() -> None:

@@ -15,11 +15,21 @@ from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.shm.code_space import build_code_spaces, gather_predicates
 from pubsub_cluster.shm.layout import empty_layout, frozen
+from pubsub_cluster.workers import delta_keyed
 from pubsub_cluster.workers.delta_keyed import KeyedRows
 from pubsub_cluster.workers.encoder import Encoder
 from pubsub_cluster.workers.kernels import reference_keyed as reference
 from pubsub_cluster.workers.kernels.keyed_rows import interval_of
-from pubsub_cluster.workers.kernels.keyed_tables import ANY_CODE, ATTRIBUTES_MAX, NO_TEST, PREDICATES
+from pubsub_cluster.workers.kernels.keyed_tables import (
+    ANY_CODE,
+    ATTRIBUTES_MAX,
+    COUNT_BITS,
+    COUNT_MASK,
+    ENTRIES,
+    KEY_WIDTH,
+    NO_TEST,
+    PREDICATES,
+)
 from pubsub_cluster.workers.kernels.lookup import HASH
 from pubsub_cluster.workers.pairs import Pairs
 from pubsub_cluster.workers.text_bits import TextBits
@@ -72,12 +82,29 @@ def test_tests_keys_and_pairs(case: Any, draw: st.DataObject) -> None:
     bounds = draw.draw(st.integers(0, row_count), "row stop"), draw.draw(st.integers(0, 3), "version")
     events = encoded.entry_start, *(column[: encoded.entry_start[-1]] for column in encoded[2:4])
     expected = reference.match_keyed(keyed._tables, spaces.label_start, events, bounds, removed)
-    for _ in range(2):  # scratch memory is as before
+    for is_pruned in (False, False, True):  # scratch memory is as before
+        if is_pruned:
+            check_pruned(keyed, removed, bounds[1], spaces.label_start)
         pairs = Pairs(DEFAULT_LIMITS)
         pairs._event, pairs._row = np.empty(1, np.int32), np.empty(1, np.int32)
         keyed.match(encoded._replace(bit_start=frozen(np.zeros(1, np.int64))), *bounds, pairs)
         event, row = pairs.arrays()
         assert sorted(zip(event.tolist(), row.tolist(), strict=True)) == expected
+
+
+def check_pruned(keyed: KeyedRows, removed: Any, version: int, label_start: Any) -> None:
+    """Have removed rows forgotten, however few; the clauses of the others are as before."""
+    before = reference.clauses_of(keyed._tables, label_start)
+    gone = [row for _, _, row in before if 0 < removed[row] <= version]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(delta_keyed, "PRUNE_SHARE", 0.0)
+        assert not keyed.prune(version)
+    kept = [clause for clause in before if clause[2] not in gone]
+    assert reference.clauses_of(keyed._tables, label_start) == kept
+    assert keyed.pruned_version == max((int(removed[row]) for row in gone), default=0)
+    counts = keyed._tables.key.reshape(-1, KEY_WIDTH)[:, 1]
+    ends = (counts >> COUNT_BITS) + (counts & COUNT_MASK)
+    assert (ends[counts >= 0] <= keyed._tables.used[ENTRIES]).all()
 
 
 def check_tests(catalogue: Case, keyed: KeyedRows, spaces: Any, attributes: list[int]) -> None:
