@@ -30,8 +30,7 @@ from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
-WORK_S = 0.003  # of one turn of the coordinator's loop
-REST_FACTOR = 2.0  # beside other work an epoch gets a third of the time: what waits for it is memory
+WORK_S = 0.005  # of one turn of the coordinator's loop
 TIDY_UP_S = 0.001  # likewise, when the epoch is in force: nobody waits for it
 INDEX_BUCKETS = 1_024  # renumbered in one go: less than half a millisecond
 LEFTOVERS = 1_024  # predicates of the old epoch let go of in one go
@@ -74,7 +73,6 @@ class EpochDesk:
         self._leftovers: list[Any] = []
         self._is_settling = False
         self._is_level = False  # nothing was left to carry over when last looked at
-        self._rests_until_s = 0.0
         self.moves = 0
         self.last: dict[str, Any] = {}
 
@@ -101,19 +99,9 @@ class EpochDesk:
         has_rest = bool(self._leftovers) or self._is_settling
         return has_rest or (self._move is not None and not self._is_level)
 
-    def work(self, others_wait: bool = False) -> list[Instruction]:
-        """Do a little, or rest if there is something else to do; return what follows from it."""
-        if not self.busy and self._move is None:
-            return []
+    def work(self) -> list[Instruction]:
+        """Do a little; return what follows from it."""
         started_s = perf_counter()
-        if others_wait and started_s < self._rests_until_s:
-            return []
-        instructions = self._work(started_s)
-        ended_s = perf_counter()
-        self._rests_until_s = ended_s + REST_FACTOR * (ended_s - started_s)
-        return instructions
-
-    def _work(self, started_s: float) -> list[Instruction]:
         if self._move is None:
             while self.busy and perf_counter() - started_s < TIDY_UP_S:
                 self._tidy_up()

@@ -187,8 +187,7 @@ class Coordinator:
         if len(ready) > from_clients:
             self._hear_children(ready, now_s)
         is_reported = self.store.wake_fd in ready or self.changes.reported
-        others_wait = len(ready) > (self.store.wake_fd in ready)
-        changes_due = self.changes.is_due(now_s, others_wait)
+        changes_due = self.changes.is_due(now_s, len(ready) > (self.store.wake_fd in ready))
         if is_changed := changes_due and is_reported and self.changes.committed():
             self.building.catalogue_changed()
         if self.durable.wake_fd in ready:
@@ -202,7 +201,7 @@ class Coordinator:
         if changes_due and not is_changed:  # two slices in a turn are a long time for all others
             self.changes.work()
         self.durable.work()
-        self.carry_out(self.building.epochs.work(others_wait))
+        self.carry_out(self.building.epochs.work())
         if now_s >= self._look_around_s or not ready:
             self._look_around_s = now_s + LOOK_AROUND_S
             self._look_around(now_s)
