@@ -8,8 +8,9 @@ that its access predicates are stale.
 Where subscriptions come and go fast, the next delta is as large as the last one, and a build is of little
 use. So a costly delta is borne until it has cost as much as a build takes: whatever comes, that is at most
 twice what would have been best (the rule of those who rent skis until they have paid the price of a pair).
-And where most of the delta is gone before a build of it is there, none is begun: the next delta is judged by
-what has come in the time that a build takes and is still there.
+And where most of the delta is gone before a build of it is there, it is borne several times as long: the next
+delta is judged by what has come in the time that a build takes and is still there. Not for ever: a build may
+help in another way, since constants that come again and again are then known to the layout.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ DELTA_ROWS_LARGE_SHARE = 1.0
 """Of the layout's rows: while a load doubles them, all builds together cost two of the last."""
 LEFT_SHARE_MAX = 0.5
 """Of a costly delta, that would be there again after a build."""
+BORNE_FACTOR = 8.0  # of a build's cost, where it would be there again
 LOOK_INTERVAL_S = 1.0
-MOMENT_S = 0.25
-MOMENTS_MAX = 256
+MOMENT_S, MOMENTS_MAX = 0.25, 256  # how many rows there were, for about a minute: builds take less
 QUIET_S = 0.5
 QUIET_SHARE = 0.01
 SAMPLE_GROWTH = 4.0
@@ -55,6 +56,10 @@ class FoldPolicy:
         What the delta has cost the workers since the generation in force was published.
     samples_count : bool
         Whether tables are chosen by the sample; else another sample is no reason to build.
+    moments : deque of (float, int)
+        When there were how many rows.
+    look_at_s : float
+        Not before is a costly delta looked at again.
     build_s, build_cpu_s : float
         What the last build took, and took of a processor: it gives way to everything else.
     """
@@ -126,7 +131,7 @@ class FoldPolicy:
         ----------
         now_s : float
         live_from : callable
-            Given a row, counts those from it on that are not removed.
+            Given a row, estimates how many from it on are not removed.
         """
         if self.asked:
             return "asked for"
@@ -154,7 +159,9 @@ class FoldPolicy:
         return None
 
     def _is_of_use(self, now_s: float, live_from: Callable[[int], int]) -> bool:
-        """Tell whether the delta after a build would be a good deal smaller than this one."""
+        """Tell whether a build would leave a good deal less of the delta, or it has been borne for long."""
+        if self.delta_cost_us >= BORNE_FACTOR * 1e6 * self.build_cpu_s:
+            return True
         begun_s = now_s - self.build_s
         rows = next((rows for at_s, rows in reversed(self.moments) if at_s <= begun_s), self.base_rows)
         left = live_from(max(rows, self.base_rows))

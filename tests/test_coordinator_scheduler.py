@@ -21,7 +21,7 @@ from pubsub_cluster.coordinator.instructions import (
     WorkerGone,
 )
 from pubsub_cluster.coordinator.state import Scheduler
-from pubsub_cluster.coordinator.tuning import Build, TunerDesk
+from pubsub_cluster.coordinator.tuning import Build, TunerDesk, estimate_live
 from pubsub_cluster.language.errors import PoisonBatchError
 from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.owner import Owner
@@ -66,6 +66,19 @@ def test_builds_that_fail_again_and_again_are_tried_again() -> None:
         desk.building = Build(number, "asked for", 0.0, epoch=1)
         desk.failed(BuildFailed(number, {}), 0.0)
     assert desk.policy.reclaim_from_s == 600.0
+
+
+def test_live_rows_are_counted_or_estimated() -> None:
+    """A few thousand exactly, many evenly."""
+    columns = CatalogueWriter.in_memory(200_000).columns
+    columns.removed_version[:100_000] = 7
+    columns.removed_version[100_000:150_000:2] = 9
+    assert estimate_live(columns, 99_000, 101_000, 9) == 500
+    assert estimate_live(columns, 99_000, 101_000, 8) == 1_000
+    assert estimate_live(columns, 99_000, 101_000, 6) == 2_000
+    assert estimate_live(columns, 101_000, 101_000, 9) == 0
+    assert estimate_live(columns, 0, 200_000, 8) == pytest.approx(100_000, rel=0.01)
+    assert estimate_live(columns, 0, 200_000, 9) == pytest.approx(75_000, rel=0.01)
 
 
 @pytest.mark.parametrize(

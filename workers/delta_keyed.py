@@ -66,7 +66,7 @@ PROBE_NS, CANDIDATE_NS = 12.0, 2.0
 """What looking for one pair costs an event, and each clause in a list that it finds."""
 
 PRUNE_SHARE = 1 / 6
-"""Of the clauses, that are removed: copying the others costs about what these do until they are as many."""
+"""Of the clauses, that are of removed rows: then the others are copied."""
 
 _HASHED = ("predicate_slot", "key")
 _COPIED = ("clause_row", "clause_first", "clause_start", "stamp", "literal", "entry", "entry_clause")

@@ -25,7 +25,7 @@ SET_LABELS_MAX = 64
 CODE_BITS = 8
 """Of a *code*: a label without its lowest bits, as many as its attribute has too many."""
 ANY_CODE = (1 << CODE_BITS) - 1
-"""The code of several values, and of labels from which an interval is not told by it."""
+"""The code of several values. A label may have it too, and is told from several by its label."""
 ATTRIBUTES_MAX = 1 << 16
 """Of an *interval*: an attribute, the first code that an event may have of it, how many more; in one number.
 
