@@ -108,6 +108,55 @@ def is_missing(attribute: Any, digit_of: Any) -> Any:
 
 
 @leaf
+def collect_combinations(
+    table_mode: Any, counts: Any, done: Any, keyed: Any, probing: Any, mine: Any, how: Any
+) -> Any:
+    """Add the probes of a table of whose parts an event has several digits; as `collect_probes`.
+
+    Parameters
+    ----------
+    table_mode, counts : tuple
+        The table and its mode; pending direct and hash probes.
+    done : int
+        Combinations of the table that have been added before.
+
+    Returns
+    -------
+    tuple of ((int, int), int, bool)
+        Pending probes; combinations added so far, 0 when that is all; whether there was room.
+    """
+    table, mode = table_mode
+    direct_count, hash_count = counts
+    parts, areas, _, _, attribute_point = keyed
+    digits, probes, scratch_key, _, _ = probing
+    room = PENDING_MAX - direct_count - hash_count
+    total = combination_count(table, parts, digits)
+    if total > room and (total <= PENDING_MAX or room == 0):
+        return (direct_count, hash_count), done, False
+    first = np.int64(0)
+    found = total
+    if total <= PENDING_MAX:
+        expand_keys(table, parts, digits, scratch_key)
+    else:
+        span = total, done, room
+        found, first, done = list_keys(table, span, parts, areas, attribute_point, digits, scratch_key)
+    if how[1] and (mode & TABLE_DIRECT) != 0:
+        direct_count = add_direct(table, found, direct_count, areas, scratch_key, probes, how[0])
+        found = np.int64(0)
+    for at in range(found):
+        combination = first + at if first >= 0 else first
+        direct_count, hash_count = add_probe(
+            (table, mode, scratch_key[Index(at)], combination),
+            (direct_count, hash_count),
+            areas,
+            mine,
+            probes,
+            how,
+        )
+    return (direct_count, hash_count), done, True
+
+
+@leaf
 def collect_probes(event: Any, entries: Any, keyed: Any, probing: Any, mine: Any, how: Any) -> Any:
     """Add probes of an event from `cursor` on until there are no more or no more room.
 
@@ -128,8 +177,8 @@ def collect_probes(event: Any, entries: Any, keyed: Any, probing: Any, mine: Any
     tuple of ((int, int), bool)
         Pending direct and hash probes, and whether all have been added.
     """
-    parts, areas, attribute_table, table_attribute, attribute_point = keyed
-    digits, probes, scratch_key, cursor, is_done = probing
+    parts, areas, attribute_table, table_attribute, _ = keyed
+    digits, probes, _, cursor, is_done = probing
     entry_start, entry_attribute, _ = entries
     start = np.int64(cursor[CURSOR_TABLE])
     done = np.int64(cursor[CURSOR_COMBINATION])
@@ -172,34 +221,15 @@ def collect_probes(event: Any, entries: Any, keyed: Any, probing: Any, mine: Any
             if state == NO_DIGIT or digit == NO_DIGIT:
                 table += 1
                 continue
-            total = combination_count(table, parts, digits)
-            if total > room and (total <= PENDING_MAX or room == 0):
+            counts, done, has_room = collect_combinations(
+                (table, mode), (direct_count, hash_count), done, keyed, probing, mine, how
+            )
+            direct_count, hash_count = counts
+            if not has_room:
                 cursor[CURSOR_ENTRY] = number
                 cursor[CURSOR_TABLE] = table
                 cursor[CURSOR_COMBINATION] = done
-                return (direct_count, hash_count), False
-            first = np.int64(0)
-            found = total
-            if total <= PENDING_MAX:
-                expand_keys(table, parts, digits, scratch_key)
-            else:
-                span = total, done, room
-                found, first, done = list_keys(
-                    table, span, parts, areas, attribute_point, digits, scratch_key
-                )
-            if how[1] and (mode & TABLE_DIRECT) != 0:
-                direct_count = add_direct(table, found, direct_count, areas, scratch_key, probes, how[0])
-                found = np.int64(0)
-            for at in range(found):
-                combination = first + at if first >= 0 else first
-                direct_count, hash_count = add_probe(
-                    (table, mode, scratch_key[Index(at)], combination),
-                    (direct_count, hash_count),
-                    areas,
-                    mine,
-                    probes,
-                    how,
-                )
+                return counts, False
             table += 1 if done == 0 else 0
         # Other entries of the attribute find all its tables done.
         start = max(start, stop)
