@@ -101,6 +101,7 @@ def happen(data_dir: str, workload: str, seed: int, pipe: Any) -> None:
     for item in made:
         item["id"] = f"p{item['id']}"
     with Client(data_dir, timeout_s=60.0) as client:
+        pipe.send("ready")
         while name := pipe.recv():
             begin = time.monotonic()
             HAPPENINGS[name](client, made)
@@ -116,6 +117,7 @@ def happenings(data_dir: str, workload: str, seed: int) -> Iterator[Any]:
     process.start()
     theirs.close()  # the end of the process is the end of the pipe
     try:
+        mine.recv()  # its start would be measured with the first of them
         yield mine
     finally:
         with contextlib.suppress(OSError):
@@ -154,6 +156,7 @@ def measure_pauses(
     rest(client)
     await_generation(client)  # dead rows of what was measured before would come with an epoch
     with watching() as machine:
+        machine.longest_s()  # they have started when they answer
         for name in HAPPENINGS:
             rest(client)
             quiet, _ = publisher.full_speed(FULL_SPEED_S)

@@ -22,7 +22,7 @@ class ChangeAnswers:
     Parameters
     ----------
     coordinator : Coordinator
-        With its registry, store, retained events and window of replies.
+        With its registry, store, retained events, publications and window of replies.
     send : callable
         Sends frames to a connection.
 
@@ -37,7 +37,8 @@ class ChangeAnswers:
         self._send = send
         registry, store = coordinator.registry, coordinator.store
         recalled = Recalled(store, registry.answer_of)
-        self.desk = ChangeDesk(registry, store, self.answer, coordinator.retained, recalled)
+        in_use = coordinator.publishing.is_in_use
+        self.desk = ChangeDesk(registry, store, self.answer, coordinator.retained, recalled, in_use)
 
     def submit(self, identity: bytes, message: Message, op: Op) -> Reply | None:
         """Take a request; return its answer where it is known already.

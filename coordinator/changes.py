@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import Any
 
 from pubsub_cluster.coordinator.answers import defect
 from pubsub_cluster.coordinator.origins import Recalled, origin_of
+from pubsub_cluster.coordinator.pace import Pace
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.retained import RetainedDesk
 from pubsub_cluster.coordinator.store import ChangeStore, Committed
@@ -36,7 +38,7 @@ from pubsub_cluster.shm.change_groups import Change
 
 SLICE_S = 0.0025  # of work: others wait for a bulk load so long, and about as long until it is in force
 SLICE_ITEMS_LEAST, SLICE_ITEMS_MOST = 256, 1_024
-REST_S_MAX = 4 * SLICE_S
+FIRST_SHARE, SHARE = 0.25, 0.5  # of the coordinator's time, beside other work
 GROUPS_OUTSTANDING_MAX = 64
 CHANGES_OUTSTANDING_MAX = 16_384
 APPLIED_MOST = 1_024  # in one go, of what a slow disk reports at once: some milliseconds for everybody else
@@ -88,6 +90,8 @@ class ChangeDesk:
         Asked about new subscriptions.
     recalled : Recalled, optional
         Asked about requests of the lives before.
+    is_in_use : callable, optional
+        Tells whether anybody publishes at a moment: else there is nobody to rest for.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class ChangeDesk:
         answer: Callable[[tuple[str, ...], dict[str, Any]], None],
         retained: RetainedDesk | None = None,
         recalled: Recalled | None = None,
+        is_in_use: Callable[[float], bool] = lambda now_s: True,
     ) -> None:
         self._registry = registry
         self._store = store
@@ -111,7 +116,7 @@ class ChangeDesk:
         self._failed = False
         # By kind: a slice of insertions as large as one of removals takes several times as long.
         self._slice_items = dict.fromkeys(Op, SLICE_ITEMS_LEAST)
-        self._rests_until_s = 0.0
+        self._pace, self._is_in_use = Pace(FIRST_SHARE, SHARE), is_in_use
 
     def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any, told_max: Any = 0) -> None:
         """Take a request of a connection; a new subscription is told `told_max` retained events at most.
@@ -165,33 +170,20 @@ class ChangeDesk:
         is_full = len(self._groups) >= GROUPS_OUTSTANDING_MAX or self._change_count >= CHANGES_OUTSTANDING_MAX
         return bool(self._queues) and not self._failed and not is_full
 
-    def is_due(self, now_s: float, others_wait: bool) -> bool:
-        """Tell whether it is the turn of changes: beside other work they get half of the time at most.
+    def rest_s(self, now_s: float) -> float:
+        """Return how long changes rest from a moment on; it is their turn after that."""
+        return self._pace.rest_s(now_s) if self._is_in_use(now_s) else 0.0
 
-        Everything that arrives is taken once between two slices, which is little where many small messages
-        arrive: a bulk load would hold all batches up until it is over.
-
-        Parameters
-        ----------
-        now_s : float
-            Monotonic time.
-        others_wait : bool
-            There is something else to do.
-        """
-        return not others_wait or now_s >= self._rests_until_s
-
-    def _took(self, begin_s: float) -> None:
-        """Take note of work since then: others have as long after it, and after what came just before."""
-        now_s = time.monotonic()
-        left_s = max(self._rests_until_s - begin_s, 0.0)
-        self._rests_until_s = now_s + min(left_s + now_s - begin_s, REST_S_MAX)
+    def wait_s(self, now_s: float) -> float:
+        """Return when there is something to stage or to apply, in seconds from a moment on."""
+        return self.rest_s(now_s) if self.busy or self.reported else math.inf
 
     def work(self) -> None:
         """Stage one slice of the next connection's oldest request and hand it to the store."""
         if self.busy:
-            begin_s = time.monotonic()
+            self._pace.begin()
             self._work()
-            self._took(begin_s)
+            self._pace.end()
 
     def _work(self) -> None:
         identity, queue = next(iter(self._queues.items()))
@@ -270,6 +262,10 @@ class ChangeDesk:
             group.dependents += [(request, result_idx) for result_idx in unsure]
             request.outstanding += len(unsure)
 
+    def hear(self) -> None:
+        """Listen to the store; `committed` takes what it has said."""
+        self._reports += self._store.poll()
+
     @property
     def reported(self) -> bool:
         """The store has reported more than `committed` has taken."""
@@ -277,13 +273,13 @@ class ChangeDesk:
 
     def committed(self, most: float = APPLIED_MOST) -> bool:
         """Take reports of the store, of `most` changes or one group; tell whether the catalogue changed."""
-        begin_s = time.monotonic()
+        self._pace.begin()
         is_changed = self._committed(most)
-        self._took(begin_s)
+        self._pace.end()
         return is_changed
 
     def _committed(self, most: float) -> bool:
-        self._reports += self._store.poll()
+        self.hear()
         reports = self._next_reports(most)
         durable = [self._groups[report.group_id].change_count for report in reports if report.error is None]
         if durable:  # all at once: what a call costs whatever it brings is much for a slice

@@ -13,11 +13,13 @@ until that step, and durable is what the store has, not the catalogue.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
-from time import perf_counter
+from time import monotonic
 from typing import Any
 
 from pubsub_cluster.coordinator.instructions import Instruction
+from pubsub_cluster.coordinator.pace import Pace
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.state import Scheduler
 from pubsub_cluster.language.errors import PubSubError
@@ -30,8 +32,9 @@ from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
-WORK_S = 0.005  # of one turn of the coordinator's loop
-TIDY_UP_S = 0.001  # likewise, when the epoch is in force: nobody waits for it
+WORK_S = 0.0025  # of one turn of the coordinator's loop
+TIDY_UP_S = 0.001
+SHARE, TIDY_UP_SHARE = 1 / 3, 0.1  # of its time, beside other work: nobody waits for what is tidied up
 INDEX_BUCKETS = 1_024  # renumbered in one go: less than half a millisecond
 LEFTOVERS = 1_024  # predicates of the old epoch let go of in one go
 log = logging.getLogger("pubsub_cluster.coordinator")
@@ -72,6 +75,7 @@ class EpochDesk:
         self._move: CatalogueMove | None = None
         self._leftovers: list[Any] = []
         self._is_settling = False
+        self._pace, self._tidy_up_pace = Pace(SHARE, SHARE), Pace(TIDY_UP_SHARE, TIDY_UP_SHARE)
         self._is_level = False  # nothing was left to carry over when last looked at
         self.moves = 0
         self.last: dict[str, Any] = {}
@@ -99,28 +103,43 @@ class EpochDesk:
         has_rest = bool(self._leftovers) or self._is_settling
         return has_rest or (self._move is not None and not self._is_level)
 
+    def wait_s(self, now_s: float) -> float:
+        """Return when there is something to do, in seconds from a moment by `time.monotonic`."""
+        return self._pace_now.rest_s(now_s) if self.busy else math.inf
+
+    @property
+    def _pace_now(self) -> Pace:
+        return self._tidy_up_pace if self._move is None else self._pace
+
     def work(self) -> list[Instruction]:
-        """Do a little; return what follows from it."""
-        started_s = perf_counter()
+        """Do a little if it is time for it; return what follows from it."""
+        pace = self._pace_now
+        if (self._move is None and not self.busy) or pace.rest_s(monotonic()):
+            return []
+        pace.begin()
+        instructions = self._go_on(monotonic())
+        pace.end()
+        return instructions
+
+    def _go_on(self, begin_s: float) -> list[Instruction]:
         if self._move is None:
-            while self.busy and perf_counter() - started_s < TIDY_UP_S:
+            while self.busy and monotonic() - begin_s < TIDY_UP_S:
                 self._tidy_up()
             return []
         try:
             while self._move.step():
-                if perf_counter() - started_s > WORK_S:
+                if monotonic() - begin_s > WORK_S:
                     self._is_level = False
                     return []
+            self._registry.ready_move(self._move)
             self._is_level = True
-            if not self._scheduler.is_mapped:
-                return []
-            return self._finish(self._move)
+            return self._finish(self._move) if self._scheduler.is_mapped else []
         except Exception as error:
             return self._give_up(error)
 
     @fault_point("epoch.finish")
     def _finish(self, move: CatalogueMove) -> list[Instruction]:
-        started_s = perf_counter()
+        started_s = monotonic()
         old = self._registry.catalogue
         dropped = self._registry.dead_count
         self._registry.finish_move(move)
@@ -133,7 +152,7 @@ class EpochDesk:
         self.last = {
             "rows": self._registry.catalogue.counts().rows,
             "dropped": dropped,
-            "last_step_ms": round(1_000 * (perf_counter() - started_s), 3),
+            "last_step_ms": round(1_000 * (monotonic() - started_s), 3),
         }
         return instructions
 
@@ -167,4 +186,5 @@ def _attach(built: wire.Built) -> Copy:
     moved = FamilySegment.attach("moved", built.moved_segment)
     numbers = Renumbered(*(moved.column(name) for name in Renumbered._fields))
     moved.close()
-    return Copy(CatalogueStore.attach(built.catalogue_segment), CatalogueCounts(*built.counts), numbers)
+    store = CatalogueStore.attach(built.catalogue_segment)
+    return Copy(store, CatalogueCounts(*built.counts), numbers, built.version)

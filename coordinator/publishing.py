@@ -6,6 +6,7 @@ Reading order: `submit`, `place_waiting`, `done`."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ from pubsub_cluster.language.protocol import Buffer, PublishRequest
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
+
+IN_USE_S = 0.01  # after a publication; more often is no pause in the coordinator's work worth anything
 
 
 class PublishDesk:
@@ -47,11 +50,16 @@ class PublishDesk:
         self._carry_out = carry_out
         self.intake = Intake(coordinator.config.limits.batch_size_bytes_max)
         self._held: dict[int, tuple[Publication, Reply]] = {}
+        self._accepted_s = -math.inf
 
     @property
     def idle(self) -> bool:
         """True when every accepted publication is answered."""
         return not self._batches.open and not len(self.intake) and not self._held
+
+    def is_in_use(self, now_s: float) -> bool:
+        """Tell whether there are publications, or were just now: the next is on its way."""
+        return bool(self._batches.open) or now_s - self._accepted_s < IN_USE_S
 
     def submit(self, identity: bytes, request: PublishRequest, now_s: float) -> Reply | None:
         """Take a request; return its reply where that is known already.
@@ -81,6 +89,7 @@ class PublishDesk:
             window.finish(key, Reply({}), keep=False)  # not in progress any more
             raise
         self._coordinator.resources.count.add("batches_accepted", 1)
+        self._accepted_s = now_s
         return None
 
     def place_waiting(self, now_s: float) -> None:

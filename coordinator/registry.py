@@ -133,6 +133,16 @@ class Registry:
         """Begin to make a copy the catalogue; changes go on meanwhile."""
         return CatalogueMove(self.catalogue, copy)
 
+    def ready_move(self, move: CatalogueMove) -> None:
+        """Have room in the copy for what is staged: `finish_move` need not wait for pages then.
+
+        Raises
+        ------
+        LimitError, SegmentError
+            There is none; the catalogue is still the old one.
+        """
+        move.new.ensure_room(self._staging.room)
+
     def finish_move(self, move: CatalogueMove) -> None:
         """Make the copy the catalogue.
 
@@ -142,7 +152,7 @@ class Registry:
             It has no room for what is appended or staged; the catalogue is still the old one.
         """
         new_row = move.finish()
-        move.new.ensure_room(self._staging.room)
+        self.ready_move(move)
         self.catalogue = move.new
         self._reader = CatalogueReader.of(move.new)
         self._live.renumber(new_row, self._reader.id_bytes)

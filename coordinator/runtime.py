@@ -1,8 +1,7 @@
 """The coordinator process: sockets, children and the clock around the pure parts.
 
-One thread, one poller. Every message is taken to the part that it concerns; the scheduler's
-instructions are carried out here and nowhere else. The commit thread of the store is the only other
-thread; it reports through a file descriptor in the same poller.
+One thread, one poller. Every message is taken to the part that it concerns; the scheduler's instructions are
+carried out here and nowhere else. The store's commit thread, the only other one, reports through the poller.
 
 Reading order: `run`, `_on_client`, `_on_worker`, `carry_out`; then `coordinator.publishing`."""
 
@@ -59,12 +58,11 @@ from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
 from pubsub_cluster.workers import messages as worker_wire
 
-TICK_MS = 100
+TICK_S = 0.1
 LOOK_AROUND_S = 0.01  # finer than anything that waits for the clock
 DRAIN_S_MAX = 5.0  # what was accepted is answered before a stop, if that takes no longer
-# The catalogue's book-keeping allocates many small objects that stay: looking through a million rows' holds
-# everybody up for 70 ms, so that each is looked at twice at most. A few hundred at once: two thousand take
-# 0.7 ms, longer than an event takes in all.
+# Many small objects are made that stay: looking through those of a million rows takes 70 ms, so that each is
+# looked at twice at most. A few hundred at once: two thousand take 0.7 ms.
 GC_THRESHOLDS = (250, 0, 1 << 30)
 WORK = (Op.PUBLISH, Op.SUBSCRIBE, Op.UPDATE, Op.UNSUBSCRIBE)
 AGAIN = -1  # instead of an exit status: another life is to begin in this process
@@ -101,8 +99,7 @@ class Coordinator:
         self._jobs: dict[int, Job] = {} if jobs is None else jobs
         self._on_ready = on_ready
         self._parent_pid = parent_pid
-        self._stopping = self._stop_asked = False
-        self._serving = False  # the catalogue is complete
+        self._stopping = self._stop_asked = self._serving = False  # serving: the catalogue is complete
         self._look_around_s = 0.0
         self.started_s = time.monotonic()
         self.started_us = time.time_ns() // 1_000
@@ -176,19 +173,18 @@ class Coordinator:
 
     def _serve_once(self) -> None:
         now_s = time.monotonic()
-        is_busy = self.changes.busy or self.changes.reported or self.building.epochs.busy or self.durable.busy
         ready = self.backend.poll(
             [self.frontend.socket, self.store.wake_fd, self.durable.wake_fd, *self.multicast.sockets],
-            0 if is_busy else TICK_MS,
+            self._wait_ms(now_s),
             now_s,
         )
         now_s = time.monotonic()
-        from_clients = self.frontend.socket in ready
-        if len(ready) > from_clients:
+        if len(ready) > (from_clients := self.frontend.socket in ready):
             self._hear_children(ready, now_s)
-        is_reported = self.store.wake_fd in ready or self.changes.reported
-        changes_due = self.changes.is_due(now_s, len(ready) > (self.store.wake_fd in ready))
-        if is_changed := changes_due and is_reported and self.changes.committed():
+        if self.store.wake_fd in ready:
+            self.changes.hear()
+        changes_due = not self.changes.rest_s(now_s)
+        if is_changed := changes_due and self.changes.reported and self.changes.committed():
             self.building.catalogue_changed()
         if self.durable.wake_fd in ready:
             self.durable.poll()
@@ -205,6 +201,11 @@ class Coordinator:
         if now_s >= self._look_around_s or not ready:
             self._look_around_s = now_s + LOOK_AROUND_S
             self._look_around(now_s)
+
+    def _wait_ms(self, now_s: float) -> int:
+        """Return how long to wait for a message: until something is to be done without any."""
+        wait_s = min(TICK_S, self.changes.wait_s(now_s), self.building.epochs.wait_s(now_s))
+        return 0 if self.durable.busy else math.ceil(1_000 * wait_s)
 
     def _hear_children(self, ready: set[object], now_s: float) -> None:
         # Children's messages come before their deaths: what a worker finished is rarely done twice.

@@ -33,11 +33,14 @@ class Copy(NamedTuple):
         What it holds.
     numbers : Renumbered
         Where everything went that the catalogue held then.
+    version : int
+        Rows that were removed up to it are not copied.
     """
 
     store: CatalogueStore
     counts: CatalogueCounts
     numbers: Renumbered
+    version: int
 
 
 class CatalogueMove:
@@ -53,6 +56,7 @@ class CatalogueMove:
 
     def __init__(self, old: CatalogueWriter, copy: Copy) -> None:
         self._old = old
+        self._version = copy.version
         self._reader = CatalogueReader.of(old)
         self._rows = _Numbers(copy.numbers.rows)
         self._predicates = _Numbers(copy.numbers.predicates)
@@ -103,7 +107,8 @@ class CatalogueMove:
         while self.step():
             pass
         new_row, removed = self._rows.array, self._old.columns.removed_version[: len(self._rows.array)]
-        since = np.flatnonzero((removed > 0) & (new_row != GONE))
+        since = np.flatnonzero(removed > self._version)
+        since = since[new_row[since] != GONE]
         self.new.columns.removed_version[new_row[since]] = removed[since]
         return new_row
 

@@ -201,7 +201,8 @@ class IdIndex:
             pass
         self._id_of = id_of
         self._new_row = new_row
-        self._full = {text_id: int(new_row[row]) for text_id, row in self._full.items()}
+        rows = np.fromiter(self._full.values(), np.int64, len(self._full))
+        self._full = dict(zip(self._full, new_row[rows].tolist(), strict=True))
         self._is_old = np.zeros(len(self._tags), np.bool_)
         self._is_old[: self._bucket_count] = True
         self._settled = 0

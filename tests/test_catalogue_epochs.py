@@ -180,7 +180,7 @@ class EpochMachine(RuleBasedStateMachine):
     def copy_begins_and_ends(self) -> None:
         catalogue, store = self.registry.catalogue, CatalogueStore.private(ROWS_MAX)
         made = copy_live_rows(catalogue.columns, catalogue.counts(), self.registry.version, store)
-        self.copy = Copy(store, *made)
+        self.copy = Copy(store, *made, self.registry.version)
 
     @precondition(lambda self: self.copy is not None)
     @rule()
@@ -258,14 +258,15 @@ def test_what_changes_while_a_copy_is_made_is_carried_over() -> None:
     registry.stage_unsubscribe("dead")
     registry.apply(5)
     old, store = registry.catalogue, CatalogueStore.private(64)
-    made = copy_live_rows(old.columns, old.counts(), registry.version, store)
+    version = registry.version
+    made = copy_live_rows(old.columns, old.counts(), version, store)
     registry.stage_unsubscribe("removed")
     registry.stage_update({"id": "changed", "expr": "kept = 1 and new = 'x'"})
     registry.stage_subscribe({"id": "added", "expr": "dead = 1", "owner": "late"})
     registry.stage_subscribe({"id": "gone", "expr": "gone = 1"})
     registry.stage_unsubscribe("gone")
     registry.apply(5)
-    registry.finish_move(registry.begin_move(Copy(store, *made)))
+    registry.finish_move(registry.begin_move(Copy(store, *made, version)))
     reader, counts = CatalogueReader.of(registry.catalogue), registry.catalogue.counts()
     live = np.flatnonzero(~is_removed(reader.columns, slice(0, counts.rows), registry.version)).tolist()
     assert [reader.subscription_id(row) for row in live] == ["kept", "changed", "added"]

@@ -169,7 +169,7 @@ class LivingCatalogue:
     def move(self) -> None:
         old, store = self.registry.catalogue, CatalogueStore.private(1_000)
         made = copy_live_rows(old.columns, old.counts(), self.registry.version, store)
-        self.registry.finish_move(self.registry.begin_move(Copy(store, *made)))
+        self.registry.finish_move(self.registry.begin_move(Copy(store, *made, self.registry.version)))
 
     def compact(self) -> None:
         kept = {version for _, version in self.live.values()}

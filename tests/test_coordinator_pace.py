@@ -1,4 +1,4 @@
-"""How much of the coordinator's time changes get beside everything else."""
+"""How much of the coordinator's time work gets that gives way to everything else."""
 
 from __future__ import annotations
 
@@ -6,60 +6,55 @@ from types import SimpleNamespace
 
 import pytest
 
-from pubsub_cluster.coordinator import changes
-from pubsub_cluster.coordinator.changes import REST_S_MAX, ChangeDesk
-from pubsub_cluster.coordinator.registry import Registry
-from pubsub_cluster.coordinator.store import Committed
-from pubsub_cluster.language.limits import DEFAULT_LIMITS
-from pubsub_cluster.language.protocol import Op
-from pubsub_cluster.language.schema import EMPTY_SCHEMA
-from pubsub_cluster.shm.catalogue import CatalogueWriter
+from pubsub_cluster.coordinator import pace
+from pubsub_cluster.coordinator.pace import REST_S_MAX, Pace
 
 
 class Clock:
-    """Stands still but for what a store's calls take."""
+    """Stands still but for the work, which has a processor for itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        self.takes_s = 0.0
+        self.worked_s = 0.0
+        known = SimpleNamespace(monotonic=lambda: self.now_s, thread_time=lambda: self.worked_s)
+        monkeypatch.setattr(pace, "time", known)
 
-    def commit(self, _changes: object, _origin: object) -> int:
-        self.now_s += self.takes_s
-        return 1
-
-    def poll(self) -> list[Committed]:
-        self.now_s += self.takes_s
-        return []
+    def work(self, what: Pace, seconds: float, waited_s: float = 0.0) -> None:
+        what.begin()
+        self.worked_s += seconds
+        self.now_s += seconds + waited_s
+        what.end()
 
 
-def test_beside_other_work_changes_get_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    desk = ChangeDesk(
-        Registry(CatalogueWriter.in_memory(1_000), EMPTY_SCHEMA, DEFAULT_LIMITS),
-        clock,
-        lambda key, fields: None,
-    )
-    known = SimpleNamespace(monotonic=lambda: clock.now_s, thread_time=lambda: 0.0)
-    monkeypatch.setattr(changes, "time", known)
-    for number in range(8):
-        desk.submit(b"bulk", (str(number),), Op.SUBSCRIBE, [{"expr": {"attr": "x", "op": "=", "value": 1}}])
-    assert desk.is_due(100.0, True)
+def test_work_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, third = Clock(monkeypatch), Pace(1 / 3, 1 / 3)
+    assert third.rest_s(100.0) == 0
 
-    clock.takes_s = 0.002
-    desk.work()  # until 100.002
-    assert not desk.is_due(100.0039, True) and desk.is_due(100.0041, True)
-    assert desk.is_due(100.002, False), "nobody else has anything to do"
+    clock.work(third, 0.002)  # until 100.002
+    assert third.rest_s(100.002) == pytest.approx(0.004) and third.rest_s(100.007) == 0
 
-    clock.now_s = 100.003
-    desk.committed()  # until 100.005: it ran in time that others had
-    assert not desk.is_due(100.0079, True) and desk.is_due(100.0081, True)
+    clock.work(third, 0.002, waited_s=0.5)
+    assert third.rest_s(clock.now_s) == pytest.approx(0.004), "what others had meanwhile is not its own"
 
-    clock.takes_s = 0.0
-    clock.now_s = 100.01
-    desk.committed()
-    assert desk.is_due(100.01, True), "it took no time"
+    clock.work(third, 0.0)
+    assert third.rest_s(clock.now_s) == 0, "it took no time"
 
-    clock.takes_s = 1.0
-    for _ in range(3):
-        desk.work()
-    assert not desk.is_due(clock.now_s, True) and desk.is_due(clock.now_s + REST_S_MAX, True)
+    clock.work(third, 1.0)
+    assert third.rest_s(clock.now_s) == pytest.approx(REST_S_MAX)
+
+
+def test_a_burst_gets_less_than_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, changes = Clock(monkeypatch), Pace(0.25, 0.5)
+
+    def share_of_the_next(seconds: float) -> float:
+        begin_s, worked_s = clock.now_s, clock.worked_s
+        while clock.now_s < begin_s + seconds:
+            clock.work(changes, 0.001)
+            clock.now_s += changes.rest_s(clock.now_s)
+        return (clock.worked_s - worked_s) / (clock.now_s - begin_s)
+
+    assert 0.25 < share_of_the_next(0.1) < 0.29
+    share_of_the_next(1.0)
+    assert share_of_the_next(0.1) == pytest.approx(0.5, abs=0.03)
+    clock.now_s += 10.0
+    assert 0.25 < share_of_the_next(0.1) < 0.29, "it has rested"
