@@ -170,13 +170,16 @@ class ChangeDesk:
         is_full = len(self._groups) >= GROUPS_OUTSTANDING_MAX or self._change_count >= CHANGES_OUTSTANDING_MAX
         return bool(self._queues) and not self._failed and not is_full
 
-    def rest_s(self, now_s: float) -> float:
-        """Return how long changes rest from a moment on; it is their turn after that."""
-        return self._pace.rest_s(now_s) if self._is_in_use(now_s) else 0.0
+    def is_due(self, now_s: float, others_wait: bool) -> bool:
+        """Tell whether it is the turn of changes; see `Pace.rest_s`."""
+        return not self._rest_s(now_s, others_wait)
 
     def wait_s(self, now_s: float) -> float:
         """Return when there is something to stage or to apply, in seconds from a moment on."""
-        return self.rest_s(now_s) if self.busy or self.reported else math.inf
+        return self._rest_s(now_s, False) if self.busy or self.reported else math.inf
+
+    def _rest_s(self, now_s: float, others_wait: bool) -> float:
+        return self._pace.rest_s(now_s, others_wait) if self._is_in_use(now_s) else 0.0
 
     def work(self) -> None:
         """Stage one slice of the next connection's oldest request and hand it to the store."""

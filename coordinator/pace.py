@@ -1,7 +1,8 @@
 """Work that gives way: what share of the coordinator's time it gets beside everything else.
 
 Such work is done in slices. After one, everybody else has some times as long as it took, even if there is
-nothing for the coordinator to do in that time: what it does not use, workers and clients do.
+nothing for the coordinator to do in that time: what it does not use, workers and clients do. Where there is
+always more of this work it has to be done, though, and what nobody asks the coordinator for is its time then.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Pace:
 
     A burst is spread over a longer time than the same work where there is always more of it: everybody else
     had room for it in their time before. So the share begins with `first_share` and grows with what this work
-    has had of the last second.
+    has had of the last second; when it has reached `share`, the work rests for those who wait alone.
 
     Parameters
     ----------
@@ -31,10 +32,18 @@ class Pace:
         self._recent_s = 0.0  # of this work, weighted with how recent it is
         self._ended_s = self._rests_until_s = 0.0
         self._begin_s = 0.0
+        self._is_burst = True
 
-    def rest_s(self, now_s: float) -> float:
-        """Return how long it rests from a moment on, by `time.monotonic`; 0 when it is due."""
-        return max(self._rests_until_s - now_s, 0.0)
+    def rest_s(self, now_s: float, others_wait: bool = True) -> float:
+        """Return how long it rests from a moment on, by `time.monotonic`; 0 when it is due.
+
+        Parameters
+        ----------
+        now_s : float
+        others_wait : bool
+            There is something else to do.
+        """
+        return max(self._rests_until_s - now_s, 0.0) if others_wait or self._is_burst else 0.0
 
     def begin(self) -> None:
         """Take note that a slice begins."""
@@ -45,6 +54,8 @@ class Pace:
         took_s = time.thread_time() - self._begin_s
         now_s = time.monotonic()
         self._recent_s = took_s + self._recent_s * math.exp((self._ended_s - now_s) / RECENT_S)
-        share = min(self._share, self._first_share + self._recent_s / RECENT_S)
+        share = self._first_share + self._recent_s / RECENT_S
+        self._is_burst = share < self._share
+        share = min(share, self._share)
         self._rests_until_s = now_s + min(took_s * (1 - share) / share, REST_S_MAX)
         self._ended_s = now_s

@@ -183,7 +183,7 @@ class Coordinator:
             self._hear_children(ready, now_s)
         if self.store.wake_fd in ready:
             self.changes.hear()
-        changes_due = not self.changes.rest_s(now_s)
+        changes_due = self.changes.is_due(now_s, len(ready) > (self.store.wake_fd in ready))
         if is_changed := changes_due and self.changes.reported and self.changes.committed():
             self.building.catalogue_changed()
         if self.durable.wake_fd in ready:

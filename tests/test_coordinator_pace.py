@@ -54,7 +54,10 @@ def test_a_burst_gets_less_than_what_goes_on(monkeypatch: pytest.MonkeyPatch) ->
         return (clock.worked_s - worked_s) / (clock.now_s - begin_s)
 
     assert 0.25 < share_of_the_next(0.1) < 0.29
+    assert changes.rest_s(clock.now_s - 0.001, False), "a burst rests even if nobody else has anything to do"
     share_of_the_next(1.0)
+    clock.work(changes, 0.001)
+    assert changes.rest_s(clock.now_s) and not changes.rest_s(clock.now_s, False)
     assert share_of_the_next(0.1) == pytest.approx(0.5, abs=0.03)
     clock.now_s += 10.0
     assert 0.25 < share_of_the_next(0.1) < 0.29, "it has rested"
