@@ -123,10 +123,13 @@ def shorten(line: str, width_max: int) -> str:
     return line if len(line) <= width_max else line[: width_max - 3] + "..."
 
 
-def fields(pairs: dict[str, Any], indent: str = "  ") -> str:
-    """Return ``name  value`` lines, the values in one column."""
+def fields(pairs: dict[str, Any], indent: str = "  ", are_words: bool = True) -> str:
+    """Return ``name  value`` lines, the values in one column; names as words unless they are to be typed."""
     width = max((len(name) for name in pairs), default=0)
-    return "\n".join(f"{indent}{label(name):<{width}}  {text(_named(name, v))}" for name, v in pairs.items())
+    return "\n".join(
+        f"{indent}{label(name) if are_words else name:<{width}}  {text(_named(name, value))}"
+        for name, value in pairs.items()
+    )
 
 
 def label(name: str) -> str:

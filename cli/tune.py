@@ -333,7 +333,8 @@ def page(found: dict[str, Any]) -> str:
     history = found.pop("history", [])[-HISTORY_SHOWN:]
     parts = [fields(_in_words(found))]
     if settings:
-        parts.append(f"  settings; `tune set` changes them\n{fields(settings_in_words(settings), '    ')}")
+        words = settings_in_words(settings)
+        parts.append(f"  settings; `tune set` changes them\n{fields(words, '    ', are_words=False)}")
     if layout:
         layout.pop("generation", None)
         parts.append(f"  the layout\n{fields(_in_words(layout), '    ')}")

@@ -83,7 +83,7 @@ class Transport:
 
     def reopen(self) -> None:
         """Throw the connection away, with all that is queued in it, and open another."""
-        self._held.clear()
+        self._held, self._held_size_bytes = [], 0
         self._socket.close(linger=0)
         self._socket = self._open()
         if self.records is not None:

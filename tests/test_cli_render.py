@@ -146,6 +146,11 @@ def test_tuning_is_shown_in_words_with_units_and_fits() -> None:
     )
 
 
+def test_settings_have_the_names_that_are_to_be_typed() -> None:
+    text = tune.page({**TUNING, "settings": {"bm_max": None, "dynamic": True}})
+    assert "\n    bm_max   " in text and "bm max" not in text
+
+
 def test_a_tree_is_shown_with_its_costs_and_why_there_is_one() -> None:
     choice = {"is_used": True, "reason": "cheaper than tables", "tree_ns": 147.3, "tables_ns": 196.0}
     tree = {
