@@ -32,9 +32,8 @@ from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
-WORK_S = 0.0025  # of one turn of the coordinator's loop
-TIDY_UP_S = 0.001
-SHARE, TIDY_UP_SHARE = 1 / 3, 0.1  # of its time, beside other work: nobody waits for what is tidied up
+WORK_S, TIDY_UP_S = 0.0025, 0.001  # of one turn of the coordinator's loop
+SHARE, TIDY_UP_SHARE = 1 / 3, 0.1  # of its time; nobody waits for what is tidied up
 INDEX_BUCKETS = 1_024  # renumbered in one go: less than half a millisecond
 LEFTOVERS = 1_024  # predicates of the old epoch let go of in one go
 log = logging.getLogger("pubsub_cluster.coordinator")

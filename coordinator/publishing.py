@@ -24,7 +24,7 @@ from pubsub_cluster.language.protocol import Buffer, PublishRequest
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.runtime import Coordinator
 
-IN_USE_S = 0.01  # after a publication; more often is no pause in the coordinator's work worth anything
+IN_USE_S = 0.01  # after a publication: a hundred a second are use
 
 
 class PublishDesk:
