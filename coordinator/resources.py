@@ -219,8 +219,8 @@ class Resources:
 
     def worker_counters(self) -> dict[int, dict[str, int]]:
         """Return the workers' counters by worker and name."""
-        slots = self.counters.snapshot()
-        return {idx: {name: slots[1 + idx][name] for name in WORKER_COUNTERS} for idx in self.results}
+        found = {idx: self.counters.of_slot(1 + idx) for idx in self.results}
+        return {idx: {name: slot[name] for name in WORKER_COUNTERS} for idx, slot in found.items()}
 
     def task_of(self, worker_idx: int) -> int:
         """Return the task that a worker is at, or was when it died; 0: none."""
@@ -228,7 +228,7 @@ class Resources:
 
     def own_counters(self) -> dict[str, int]:
         """Return the coordinator's own counters."""
-        own = self.counters.snapshot()[0]
+        own = self.counters.of_slot(0)
         return {name: own[name] for name in COORDINATOR_COUNTERS}
 
     def close(self) -> None:

@@ -59,9 +59,9 @@ class CounterReader:
         """Name of the segment, for `attach`."""
         return self._family.name
 
-    def snapshot(self) -> list[dict[str, int]]:
-        """Return every slot's counters by name; the list is in the order of slots."""
-        return [dict(zip(self.names, values, strict=True)) for values in self._values.tolist()]
+    def of_slot(self, slot_idx: int) -> dict[str, int]:
+        """Return the counters of one slot by name."""
+        return dict(zip(self.names, self._values[slot_idx].tolist(), strict=True))
 
     def totals(self) -> dict[str, int]:
         """Return each counter's sum over all slots."""

@@ -35,7 +35,7 @@ def test_an_outsider_needs_only_the_name(counters: CounterSegment) -> None:
     reader = CounterReader.attach(counters.name)
     assert reader.names == NAMES
     expected = {"tasks": 1, "events": 1001, "busy_µs": -5}
-    assert reader.snapshot() == [dict.fromkeys(NAMES, 0), expected]
+    assert [reader.of_slot(idx) for idx in range(2)] == [dict.fromkeys(NAMES, 0), expected]
     assert reader.totals() == expected
     assert reader.pids() == [0, os.getpid()]
 
@@ -52,7 +52,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     for life in (1, 2):
         subprocess.run([sys.executable, "-c", code, counters.name], cwd=ROOT, timeout=60, check=False)
-        assert counters.snapshot()[0]["events"] == 3000 * life
+        assert counters.of_slot(0)["events"] == 3000 * life
         assert counters.task(0) == 7, "what the process was at when it was killed"
     assert counters.pids()[0] not in (0, os.getpid())
     counters.writer(0)
@@ -64,7 +64,7 @@ def test_every_counter_has_a_cache_line_of_its_own(counters: CounterSegment) -> 
     for slot_idx, writer in enumerate(writers):
         for idx, name in enumerate(NAMES):
             writer.set(name, 10 * slot_idx + idx + 1)
-    assert [list(slot.values()) for slot in counters.snapshot()] == [[1, 2, 3], [11, 12, 13]]
+    assert [list(counters.of_slot(idx).values()) for idx in range(2)] == [[1, 2, 3], [11, 12, 13]]
     assert counters._values.strides[1] == 64
 
 
