@@ -33,7 +33,8 @@ from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
 WORK_S, TIDY_UP_S = 0.0025, 0.001  # of one turn of the coordinator's loop
-SHARE, TIDY_UP_SHARE = 1 / 3, 0.1  # of its time; nobody waits for what is tidied up
+FIRST_SHARE, SHARE = 1 / 3, 2 / 3  # of its time: a bulk load must not outrun what carries its rows over
+TIDY_UP_SHARE = 0.1  # nobody waits for it
 INDEX_BUCKETS = 1_024  # renumbered in one go: less than half a millisecond
 LEFTOVERS = 1_024  # predicates of the old epoch let go of in one go
 log = logging.getLogger("pubsub_cluster.coordinator")
@@ -74,7 +75,8 @@ class EpochDesk:
         self._move: CatalogueMove | None = None
         self._leftovers: list[Any] = []
         self._is_settling = False
-        self._pace, self._tidy_up_pace = Pace(SHARE, SHARE), Pace(TIDY_UP_SHARE, TIDY_UP_SHARE)
+        self._pace = Pace(FIRST_SHARE, SHARE)
+        self._tidy_up_pace = Pace(TIDY_UP_SHARE, TIDY_UP_SHARE)
         self._is_level = False  # nothing was left to carry over when last looked at
         self.moves = 0
         self.last: dict[str, Any] = {}
