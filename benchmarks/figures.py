@@ -56,17 +56,18 @@ def is_met(value: str, target: str) -> bool | None:
 
 
 def measured_on(lines: list[Line], name: str, command: str) -> str:
-    """Return the sentence about the machine; figures of several days or commits are told as such."""
+    """Return the sentence about where and when; several days, commits or machines are told as such."""
     if not lines:
         return "Not measured yet."
     dates = sorted({line["date"] for line in lines})
     commits = sorted({line["commit"] for line in lines})
+    machines = sorted({f"{line['cpu']}, {line['cores']} cores" for line in lines})
     loads = [float(line["load"]) for line in lines]
     first = lines[0]
     python = "python" if "/" in command else "python -m"  # some are scripts of the tests
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     return (
-        f"Measured {days} at commit {', '.join(commits)} on {first['cpu']}, {first['cores']} cores, load "
+        f"Measured {days} at commit {', '.join(commits)} on {' and '.join(machines)}, load "
         f"average {min(loads):.1f} to {max(loads):.1f}; Python {first['python']}, NumPy {first['numpy']}, "
         f"Numba {first['numba']}. Source: `benchmarks/results/{name}.csv`, made by `{python} {command}`."
     )
