@@ -27,7 +27,7 @@ PAGES = (
     ROOT / "docs" / "adr" / "0012-needles-in-one-pass.md",
 )
 RIVALS = ("scan", "counting", "propagation", "propagation+prefetch", "duckdb", "mokaccino")
-FAULTS_COMMAND = "tests/faults/run.py --minutes 25 --shards 1 --replicas 2 --record"
+FAULTS_COMMAND = "tests/faults/run.py --kills 500,100,100 --shards 2 --replicas 1 --record"
 CHURN_COMMANDS = "pubsub_cluster.benchmarks.churn` and `python -m pubsub_cluster.benchmarks.restart"
 DURABLE_COMMAND = "tests/faults/durable.py --kills 50,50 --record"
 OVERLOAD_COMMAND = "tests/faults/overload.py --record"

@@ -33,7 +33,10 @@ class BuildingDesk:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._removed_seen = 0
-        self.epochs = EpochDesk(coordinator.registry, coordinator.scheduler, self._moved, self._failed)
+        in_use = coordinator.publishing.is_in_use
+        self.epochs = EpochDesk(
+            coordinator.registry, coordinator.scheduler, self._moved, self._failed, in_use
+        )
 
     def told(self, message: wire.FromTuner, now_s: float) -> None:
         """Take a message of the tuner."""

@@ -91,7 +91,7 @@ class ChangeDesk:
     recalled : Recalled, optional
         Asked about requests of the lives before.
     is_in_use : callable, optional
-        Tells whether anybody publishes at a moment: else there is nobody to rest for.
+        Tells whether anybody publishes at a moment; see `Pace`.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ChangeDesk:
         self._failed = False
         # By kind: a slice of insertions as large as one of removals takes several times as long.
         self._slice_items = dict.fromkeys(Op, SLICE_ITEMS_LEAST)
-        self._pace, self._is_in_use = Pace(FIRST_SHARE, SHARE), is_in_use
+        self._pace = Pace(FIRST_SHARE, SHARE, is_in_use)
 
     def submit(self, identity: bytes, key: tuple[str, ...], op: Op, items: Any, told_max: Any = 0) -> None:
         """Take a request of a connection; a new subscription is told `told_max` retained events at most.
@@ -172,14 +172,11 @@ class ChangeDesk:
 
     def is_due(self, now_s: float, others_wait: bool) -> bool:
         """Tell whether it is the turn of changes; see `Pace.rest_s`."""
-        return not self._rest_s(now_s, others_wait)
+        return not self._pace.rest_s(now_s, others_wait)
 
     def wait_s(self, now_s: float) -> float:
         """Return when there is something to stage or to apply, in seconds from a moment on."""
-        return self._rest_s(now_s, False) if self.busy or self.reported else math.inf
-
-    def _rest_s(self, now_s: float, others_wait: bool) -> float:
-        return self._pace.rest_s(now_s, others_wait) if self._is_in_use(now_s) else 0.0
+        return self._pace.rest_s(now_s, False) if self.busy or self.reported else math.inf
 
     def work(self) -> None:
         """Stage one slice of the next connection's oldest request and hand it to the store."""

@@ -51,6 +51,8 @@ class EpochDesk:
         Called when `registry.catalogue` has become another one.
     failed : callable
         Called with a build that was given up, and why.
+    is_in_use : callable
+        Tells whether anybody publishes at a moment; see `Pace`.
 
     Attributes
     ----------
@@ -66,6 +68,7 @@ class EpochDesk:
         scheduler: Scheduler,
         moved: Callable[[], None],
         failed: Callable[[wire.BuildFailed], None],
+        is_in_use: Callable[[float], bool],
     ) -> None:
         self._registry = registry
         self._scheduler = scheduler
@@ -75,8 +78,8 @@ class EpochDesk:
         self._move: CatalogueMove | None = None
         self._leftovers: list[Any] = []
         self._is_settling = False
-        self._pace = Pace(FIRST_SHARE, SHARE)
-        self._tidy_up_pace = Pace(TIDY_UP_SHARE, TIDY_UP_SHARE)
+        self._pace = Pace(FIRST_SHARE, SHARE, is_in_use)
+        self._tidy_up_pace = Pace(TIDY_UP_SHARE, TIDY_UP_SHARE, is_in_use)
         self._is_level = False  # nothing was left to carry over when last looked at
         self.moves = 0
         self.last: dict[str, Any] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 REST_S_MAX = 0.01  # whatever a slice took: whoever waits for this work waits no longer for its next slice
 RECENT_S = 1.0
@@ -25,10 +26,12 @@ class Pace:
     ----------
     first_share, share : float
         Of the time of a processor, at first and in the long run.
+    is_in_use : callable
+        Tells whether anybody publishes at a moment: else there is nobody to rest for.
     """
 
-    def __init__(self, first_share: float, share: float) -> None:
-        self._first_share, self._share = first_share, share
+    def __init__(self, first_share: float, share: float, is_in_use: Callable[[float], bool]) -> None:
+        self._first_share, self._share, self._is_in_use = first_share, share, is_in_use
         self._recent_s = 0.0  # of this work, weighted with how recent it is
         self._ended_s = self._rests_until_s = 0.0
         self._begin_s = 0.0
@@ -43,7 +46,8 @@ class Pace:
         others_wait : bool
             There is something else to do.
         """
-        return max(self._rests_until_s - now_s, 0.0) if others_wait or self._is_burst else 0.0
+        rests = (others_wait or self._is_burst) and self._is_in_use(now_s)
+        return max(self._rests_until_s - now_s, 0.0) if rests else 0.0
 
     def begin(self) -> None:
         """Take note that a slice begins."""

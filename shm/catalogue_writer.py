@@ -32,7 +32,7 @@ from pubsub_cluster.shm.catalogue_store import (
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.segment import Owner
 
-ROOM_AHEAD_SHARE = 64  # of what there is, in one go: of a million subscriptions some 5 MB, a millisecond
+ROOM_AHEAD_SHARE = 16
 ROOM_AHEAD_ITEMS = 4_096
 
 
