@@ -19,7 +19,6 @@ from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.trees import TreeChoice
 from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.kernels import check, delta, encode, match, reference_match
-from pubsub_cluster.workers.kernels import tables as views
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW
 
 TEST = frozen(np.array([0, 2, 6, -1, 0, 2, 6, 0, 0, 2, 6, 1], np.int32))
@@ -46,7 +45,7 @@ def engine_parts(case: Any, has_tree: bool) -> tuple[Any, Any, Any]:
     engine.attach_layout(1, layout)
     base = engine._generations[1].base
     values = [flatten_event(event, case.schema, DEFAULT_LIMITS) for event in case.events]
-    return base._tables, views.EventTables(*base.encode(raw_batch(values))[1:]), base._scratch
+    return base._tables, base.encode(raw_batch(values)).tables, base._scratch
 
 
 @settings(max_examples=60)

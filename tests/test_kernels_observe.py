@@ -18,7 +18,6 @@ from pubsub_cluster.tuner.trees import TreeChoice
 from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.kernels import reference_match
 from pubsub_cluster.workers.kernels.observe import CANDIDATES, PLACES, PROBES
-from pubsub_cluster.workers.kernels.tables import EventTables
 
 
 @settings(max_examples=40)
@@ -38,7 +37,7 @@ def test_counts_are_those_of_the_places_that_the_reference_finds(case: Any, data
     encoded = base.encode(raw_batch(values))
     seen = base.observe(encoded, len(values))
     assert seen.event_count == len(values)
-    places, candidates = reference_match.observe_events(base._tables, EventTables(*encoded[1:]))
+    places, candidates = reference_match.observe_events(base._tables, encoded.tables)
     for sums, kind in ((places, PLACES), (candidates, CANDIDATES)):
         assert [int(seen.work[:-2, kind].sum()), *seen.work[-2:, kind].tolist()] == sums
     assert (seen.work[:-2, PROBES] >= seen.work[:-2, PLACES]).all()

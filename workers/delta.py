@@ -136,8 +136,7 @@ class DeltaIndex:
         BitmapPart(self._catalogue, np.zeros(0, np.int32)).match(batch, 0, 0, pairs)
         if self._keyed is not None:
             self._keyed.add(0, 0, (0, 1), 0)
-            self._keyed.warm_up()
-            self._keyed.match(encoded, 0, 0, pairs)
+            self._keyed.warm_up(encoded, pairs)
 
     def _prune(self, version: int) -> None:
         """Drop removed rows once they are not a few: each update of an id leaves one behind."""

@@ -19,6 +19,7 @@ from pubsub_cluster.shm.catalogue import CatalogueReader
 from pubsub_cluster.shm.catalogue_rows import clause_ranges, is_removed, literal_ranges
 from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
 from pubsub_cluster.shm.layout import LayoutView, frozen
+from pubsub_cluster.workers.delta_together import Together
 from pubsub_cluster.workers.encoder import EncodedBatch
 from pubsub_cluster.workers.kernels import keyed as match_kernels
 from pubsub_cluster.workers.kernels import keyed_prune as prune_kernels
@@ -43,6 +44,7 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
     SET_LABELS,
     SET_LABELS_MAX,
     SETS,
+    SEVERAL_CLAUSES,
     USED_SIZE,
     KeyedAccess,
     KeyedFacts,
@@ -70,7 +72,7 @@ PRUNE_SHARE = 1 / 6
 
 _HASHED = ("predicate_slot", "key")
 _COPIED = ("clause_row", "clause_first", "clause_start", "stamp", "literal", "entry", "entry_clause")
-_COUNTED = [CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST]
+_COUNTED = [CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST, SEVERAL_CLAUSES]
 _add_rows = Settled(row_kernels.add_rows)
 _rehash_predicates = Settled(row_kernels.rehash_predicates)
 _rehash_keys = Settled(row_kernels.rehash_keys)
@@ -158,6 +160,7 @@ class KeyedRows:
             np.zeros(KEPT_MAX, np.int64),
             np.zeros(4 * PENDING_MAX, np.int32),
         )
+        self._together = Together(self._facts)
         self._code_shift: U1 = frozen(code_shifts(np.diff(layout.label_start), CODE_BITS))
         self._point_of = np.full(attribute_count, -1, np.int32)
         self._pairs: list[tuple[int, int]] = []
@@ -260,22 +263,29 @@ class KeyedRows:
         return int(np.count_nonzero(is_removed(self._columns, rows, version)))
 
     def match(self, encoded: EncodedBatch, row_stop: int, version: int, pairs: Pairs) -> None:
-        """Add the matches of rows below `row_stop` that are not removed at `version` to `pairs`."""
+        """Put the matches of rows below `row_stop` that are not removed at `version` into `pairs`."""
+        keys = self._tables, self._access, self._hung
+        removed_version = self._rows.removed_version
+        if self._together.pays(encoded, self._tables, self._access):
+            self._together.match(encoded, keys, (row_stop, version), removed_version, pairs)
+            return
         events = encoded[1:4]
 
         def run(event: int, count: int, out: PairArrays) -> Step:
             stamp, self._stamp = self._stamp, self._stamp + encoded.event_count
             bounds = (event, row_stop, version, stamp, count)
-            keys = self._tables, self._access, self._hung, self._facts
-            step: Step = _match_keyed(*keys, events, bounds, self._rows.removed_version, out)
+            step: Step = _match_keyed(*keys, self._facts, events, bounds, removed_version, out)
             return step
 
         pairs.fill(run, 0)
 
-    def warm_up(self) -> None:
-        """Compile or load what `match` does not call."""
+    def warm_up(self, encoded: EncodedBatch, pairs: Pairs) -> None:
+        """Compile or load whatever may be called; there are no rows."""
         self.prune(0)
         self._tables = _with_more_room(self._tables, everything=True)
+        self.match(encoded, 0, 0, pairs)
+        keys = self._tables, self._access, self._hung
+        self._together.match(encoded, keys, (0, 0), self._rows.removed_version, pairs)
 
     def _sample(self) -> tuple[I4, I4, F8]:
         """Return clause, attribute and share of the equalities of the newest clauses."""

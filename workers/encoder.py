@@ -22,6 +22,7 @@ from pubsub_cluster.workers.flat_batch import FlatBatch
 from pubsub_cluster.workers.inputs import kernel_input
 from pubsub_cluster.workers.kernels import columns, encode
 from pubsub_cluster.workers.kernels._jit import Settled
+from pubsub_cluster.workers.kernels.tables import EventTables
 from pubsub_cluster.workers.lookups import build_lookup, choices_of
 from pubsub_cluster.workers.names import NameTable
 from pubsub_cluster.workers.text_bits import TextBits
@@ -47,6 +48,8 @@ class EncodedBatch(NamedTuple):
     bit_start : int64[n+1]
     bit : int32[]
         Bits that are set, ascending within an event.
+    columns : int32[C] or None
+        The attributes of the entries of each event, if every event has one value of the same ones.
     """
 
     event_count: int
@@ -55,6 +58,12 @@ class EncodedBatch(NamedTuple):
     entry_label: I4
     bit_start: I8
     bit: I4
+    columns: I4 | None = None
+
+    @property
+    def tables(self) -> EventTables:
+        """The arrays, as the kernels take them."""
+        return EventTables(self.entry_start, self.entry_attribute, self.entry_label, self.bit_start, self.bit)
 
 
 class Encoder:
@@ -127,8 +136,8 @@ class Encoder:
         _encode_columns(data, rows, batch.event_count, has_gaps, self.lookup, entry_start, out)
         if has_gaps:
             return self._with_bits(batch, entry_start, out)
-        start, attribute = self._dense_rows.full_entries(batch.event_count)
-        return EncodedBatch(batch.event_count, start, attribute, frozen(out[1]), *self._bits_of(batch))
+        entries = *self._dense_rows.full_entries(batch.event_count), frozen(out[1])
+        return EncodedBatch(batch.event_count, *entries, *self._bits_of(batch), self._dense_rows.attributes)
 
     def _room_for(self, event_count: int, entry_count: int) -> _RowRoom:
         if self._row_room.fits(event_count, entry_count):
@@ -229,8 +238,8 @@ class _DenseRows:
     def __init__(self, plan: ColumnPlan, attribute_of: Mapping[str, int]) -> None:
         self.plan = plan
         known = sorted((attribute_of[name], at) for at, name in enumerate(plan.names) if name in attribute_of)
-        self._attributes = np.array([attribute for attribute, _ in known], np.int32)
-        self.picked = PickedColumns(plan, [at for _, at in known], self._attributes.tolist())
+        self.attributes: I4 = frozen(np.array([attribute for attribute, _ in known], np.int32))
+        self.picked = PickedColumns(plan, [at for _, at in known], self.attributes.tolist())
         self._full: tuple[I8, I4] = (np.zeros(0, np.int64), np.zeros(0, np.int32))
         self._room = (np.empty(0, np.int32), np.empty(0, np.int32))
 
@@ -246,10 +255,10 @@ class _DenseRows:
     def full_entries(self, event_count: int) -> tuple[I8, I4]:
         """Return the starts and the attributes of the entries of events that have all columns."""
         if len(self._full[0]) <= event_count:
-            starts = np.arange(event_count + 1, dtype=np.int64) * len(self._attributes)
-            self._full = (frozen(starts), frozen(np.tile(self._attributes, event_count)))
+            starts = np.arange(event_count + 1, dtype=np.int64) * len(self.attributes)
+            self._full = (frozen(starts), frozen(np.tile(self.attributes, event_count)))
         starts, attributes = self._full
-        return starts[: event_count + 1], attributes[: event_count * len(self._attributes)]
+        return starts[: event_count + 1], attributes[: event_count * len(self.attributes)]
 
 
 class _RowRoom:

@@ -25,7 +25,6 @@ from pubsub_cluster.workers.kernels.tables import (
     PENDING_MAX,
     TABLE_GROUPS,
     Digits,
-    EventTables,
     Facts,
     Kept,
     MatchTables,
@@ -165,7 +164,7 @@ class LayoutIndex:
     def match(self, encoded: EncodedBatch, rows_max: int, prefetch: bool = True) -> tuple[I8, I4]:
         """Return (start int64[n+1], layout row int32[]); the rows are valid until the next call."""
         start = np.zeros(encoded.event_count + 1, np.int64)
-        events = EventTables(*encoded[1:])
+        events = encoded.tables
         self._make_room(encoded)
         event = 0
         while True:
@@ -192,7 +191,7 @@ class LayoutIndex:
         self._make_room(encoded)
         work = np.zeros((len(self.layout.table_mode) + 2, observe_kernels.KINDS), np.int64)
         stop = min(event_count, encoded.event_count)
-        events = EventTables(*encoded[1:])
+        events = encoded.tables
         observe_kernels.observe_events(
             self._tables, events, self._scratch, stop, self._all_mine, self._direct, work
         )

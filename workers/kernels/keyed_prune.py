@@ -22,6 +22,7 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
     LITERALS,
     LONGEST,
     PRUNED,
+    SEVERAL_CLAUSES,
     find_key,
 )
 
@@ -42,6 +43,7 @@ def keep_clauses(old: Any, new: Any, moment: Any, number: Any) -> None:
         first = old.clause_first[clause]
         new.clause_row[kept] = row
         new.clause_first[kept] = number[first] if first >= 0 else -1
+        new.used[SEVERAL_CLAUSES] += 1 if first >= 0 else 0
         new.clause_start[kept] = literals
         for at in range(old.clause_start[clause], old.clause_start[clause + 1]):
             new.literal[literals] = old.literal[at]

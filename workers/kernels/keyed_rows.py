@@ -36,6 +36,7 @@ from pubsub_cluster.workers.kernels.keyed_tables import (
     SET_LABELS,
     SET_LABELS_MAX,
     SETS,
+    SEVERAL_CLAUSES,
     find_key,
     key_of,
     mix_key,
@@ -275,6 +276,7 @@ def add_row(row: Any, clauses: Any, rows: Any, sources: Any, access: Any, tables
         tables.clause_start[mine + 1] = stop
         to = stop
     several = clauses[1] - clauses[0] > 1
+    used[SEVERAL_CLAUSES] += clauses[1] - clauses[0] if several else 0
     stop_clause = first_clause + clauses[1] - clauses[0]
     kept = first_literal
     for clause in range(first_clause, stop_clause):

@@ -13,9 +13,11 @@ from pubsub_cluster.shm import blob
 from pubsub_cluster.workers.kernels._jit import leaf
 from pubsub_cluster.workers.kernels.tables import Index
 
-PREDICATES, SETS, SET_LABELS, CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST, NEEDED, PRUNED, USED_SIZE = range(11)
+PREDICATES, SETS, SET_LABELS, CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST, NEEDED, PRUNED = range(10)
+SEVERAL_CLAUSES, USED_SIZE = 10, 11
 """Places of `KeyedTables.used`: how much of each array is in use, the room of the longest list, clauses of a
-row that found no room, and the last version at which a row that was left out was removed."""
+row that found no room, the last version at which a row that was left out was removed, and clauses of rows
+that have several."""
 
 ROW_CLAUSES_MAX = 16
 ROW_LITERALS_MAX = 64
