@@ -94,7 +94,7 @@ def _narrow(names: tuple[Any, ...], values: list[npt.NDArray[Any]], event_count:
     # All bits that are set in one of them: as good as the largest, and found in one pass.
     low, high = 0, int(np.bitwise_or.reduce(wide))
     if high < 0:
-        low, high = int(wide.min()), int(wide.max())
+        low, high = int(wide.min()), max(int(wide.max()), 0)  # -128 alone is no number of nine bits
     bits = max((~low).bit_length(), high.bit_length()) + 1 if low < 0 else high.bit_length() + 1
     name, dtype = _SIGNED[_settled(names, (bits > 8) + (bits > 16) + (bits > 32))]
     texts = _texts(names, (name,) * len(values), event_count, dtype.itemsize)

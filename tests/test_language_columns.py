@@ -201,6 +201,8 @@ def test_small_batches_and_integers_among_floats_stay_wide() -> None:
     for columns, kind in (
         ({"a": few}, "int64"),
         ({"a": many}, "int16"),
+        ({"least": np.full(rows, -128)}, "int8"),
+        ({"less": np.full(rows, -129)}, "int16"),
         ({"a": many, "f": many * 1.0}, "int64"),
     ):
         dense = dense_columns(columns, 1 << 20)
