@@ -54,7 +54,8 @@ def test_differences_are_found_and_only_they(case: Any, wrong: int, row_count: i
 @pytest.mark.parametrize("row_count", [1, ROWS_AT_ONCE, 250, 10_000])
 def test_a_check_lets_others_have_the_processor(row_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rests: list[float] = []
-    monkeypatch.setattr("time.sleep", rests.append)
+    # Here alone: other threads of this process may sleep meanwhile.
+    monkeypatch.setattr(self_check, "time", SimpleNamespace(sleep=rests.append))
     catalogue = Case([{"attr": "a", "op": "=", "value": 1}])
     monkeypatch.setattr(self_check, "_picked", lambda *_: [0] * row_count)
     asked = Check(0, [0], 1, 0, 1, 0, row_count, "")
