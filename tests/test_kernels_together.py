@@ -113,7 +113,7 @@ def test_events_together(rows: list[Any], draw: st.DataObject) -> None:
     keyed._pairs = draw.draw(st.lists(st.sampled_from(possible), unique=True, max_size=4)) if possible else []
     keyed.clear()
     left = keyed.add(0, len(rows), (0, 1), 0)
-    assert not len(left) or not keyed.clause_count or len(left) < len(rows)
+    assert not len(left)
     removed = catalogue.writer.columns.removed_version
     removed[: len(rows)] = draw.draw(
         st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)), "removed"
@@ -129,6 +129,7 @@ def test_events_together(rows: list[Any], draw: st.DataObject) -> None:
         event, row = pairs.arrays()
         assert sorted(zip(event.tolist(), row.tolist(), strict=True)) == expected
         assert not keyed._together._room.code.any()
+        assert (keyed._together._room.column_of == -1).all()
         assert not keyed._together._facts.label_of.any()
 
 
@@ -149,6 +150,24 @@ def test_the_limit_of_a_batch_is_exact() -> None:
         else:
             with pytest.raises(LimitError):
                 together(keyed, encoded, (4, 0), pairs)
+
+
+def test_a_batch_begins_anew_once_and_the_next_one_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pairs there are: one that begins anew for each doubling takes several times as long."""
+    catalogue = Case([numbers("a", 1)] * 16)
+    keyed, encoder, _, _ = made_of(catalogue, catalogue.writer.counts().predicates)
+    keyed.add(0, 16, (0, 1), 0)
+    values: dict[str, tuple[object, ...]] = {"a": (1,)}
+    encoded = encoder.encode(raw_batch([values] * 40))._replace(columns=frozen(np.zeros(1, np.int32)))
+    calls: list[int] = []
+    match = delta_together._match_together
+    monkeypatch.setattr(delta_together, "_match_together", lambda *given: calls.append(1) or match(*given))
+    monkeypatch.setattr("pubsub_cluster.workers.pairs.PAIRS_MIN", 10)
+    for expected in (2, 3, 4):
+        pairs = Pairs(DEFAULT_LIMITS)
+        together(keyed, encoded, (16, 0), pairs)
+        assert len(pairs) == 640
+        assert len(calls) == expected
 
 
 def numbers(name: str, value: int) -> dict[str, Any]:

@@ -28,6 +28,8 @@ TOGETHER_KEY_NS, TOGETHER_ENTRY_NS = 25.0, 0.4
 """The same for several events that have a key together."""
 PLACES_PER_EVENT_MAX = 2
 """Places for keys: with more, fewer than two events have a key together."""
+ROOM_MORE = 4
+"""A quarter more room than the pairs of the last batch."""
 
 _match_together = Settled(kernels.match_together)
 _NO_COLUMNS: I4 = frozen(np.zeros(0, np.int32))
@@ -45,8 +47,9 @@ class Together:
     def __init__(self, facts: KeyedFacts) -> None:
         self._facts = facts
         self._attribute_count = len(facts.label_of) // 2
+        self._room_for = 0
         self._room = kernels.TogetherRoom(
-            column_of=np.zeros(self._attribute_count, np.int32),
+            column_of=np.full(self._attribute_count, -1, np.int32),
             place_of=np.zeros(0, np.int32),
             order=np.zeros(0, np.int32),
             end=np.zeros(0, np.int32),
@@ -98,7 +101,10 @@ class Together:
             step: Step = _match_together(*keys, self._facts, self._room, events, bounds, removed_version, out)
             return step
 
+        # A batch begins anew when its pairs have no room, and the next one mostly has as many.
+        pairs.make_room(self._room_for)
         pairs.fill(run, 0)
+        self._room_for = len(pairs) + len(pairs) // ROOM_MORE
 
     def _make_room(self, event_count: int, places: int) -> None:
         room = self._room

@@ -40,7 +40,7 @@ class Pairs:
         ----------
         run : callable
             Called with where to go on, how many pairs there are, and (event, row) to write more to; returns
-            a status, where to go on, and how many pairs there are.
+            a status, where to go on, and how many pairs there are, or will be where it begins anew.
         at : int
             Where to begin.
 
@@ -55,8 +55,17 @@ class Pairs:
                 raise too_many_matches(self._count, self._limit)
             if status == OK:
                 return
-            self._event = np.concatenate((self._event, np.empty_like(self._event)))
-            self._row = np.concatenate((self._row, np.empty_like(self._row)))
+            self.make_room(max(self._count, 2 * len(self._event)))
+
+    def make_room(self, room: int) -> None:
+        """Make room for so many pairs; those that are there stay."""
+        more = max(room - len(self._event), 0)
+        if more:
+            self._event = np.concatenate((self._event, np.empty(more, np.int32)))
+            self._row = np.concatenate((self._row, np.empty(more, np.int32)))
+
+    def __len__(self) -> int:
+        return self._count
 
     def arrays(self) -> PairArrays:
         """Return events and rows, read-only."""

@@ -13,8 +13,8 @@ from pubsub_cluster.shm import blob
 from pubsub_cluster.workers.kernels._jit import leaf
 from pubsub_cluster.workers.kernels.tables import Index
 
-PREDICATES, SETS, SET_LABELS, CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST, NEEDED, PRUNED = range(10)
-SEVERAL_CLAUSES, USED_SIZE = 10, 11
+PREDICATES, SETS, SET_LABELS, CLAUSES, LITERALS, KEYS, ENTRIES, LONGEST, NEEDED = range(9)
+PRUNED, SEVERAL_CLAUSES, USED_SIZE = range(9, 12)
 """Places of `KeyedTables.used`: how much of each array is in use, the room of the longest list, clauses of a
 row that found no room, the last version at which a row that was left out was removed, and clauses of rows
 that have several."""
@@ -88,7 +88,8 @@ HUNG_PAIRS, HUNG_SINGLE = 1, 2
 class KeyedFacts(NamedTuple):
     """The labels of two events, one with an even number and one with an odd one, half the array each.
 
-    Between events all labels and codes are 0.
+    Between events all labels and codes are 0. For events together (`keyed_together`) `label_of` is longer: it
+    has those of all lanes.
     """
 
     label_of: Any  # int32[2 * A]

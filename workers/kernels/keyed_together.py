@@ -42,7 +42,7 @@ AHEAD_EVENTS = 8
 class TogetherRoom(NamedTuple):
     """Memory to work in, for n events and the places of `KeyedTables.key`."""
 
-    column_of: Any  # int32[A]: by attribute, -1 for none
+    column_of: Any  # int32[A]: by attribute, -1 for none and between batches
     place_of: Any  # int32[n]: by event, the place of its key, -1 if that has no list
     order: Any  # int32[n]: events by the places of their keys
     end: Any  # int32[places + 1]: by place, the end of its events in `order`
@@ -182,6 +182,18 @@ def check_lanes(mine: Any, group: Any, tables: Any, facts: Any, given: Any, out:
     return count
 
 
+@leaf
+def clear_lanes(columns: Any, label_of: Any, room: Any) -> None:
+    """Leave the memory as it was, at a cost that follows the columns, not all attributes."""
+    attribute_count = np.int64(room.column_of.shape[0])
+    for column in range(columns.shape[0]):
+        attribute = np.int64(columns[column])
+        room.column_of[attribute] = -1
+        for lane in range(LANES):
+            room.code[LANES * attribute + lane] = 0
+            label_of[lane * attribute_count + attribute] = 0
+
+
 @routine
 def match_kind(kind: Any, access: Any, tables: Any, facts: Any, given: Any, out: Any) -> Any:
     """Match the events by their keys of one kind; as `sort_events` and `check_lanes`."""
@@ -237,8 +249,6 @@ def match_together(
     tuple of (status, event, count)
         OK, or OVERFLOW and the event 0, to begin anew with more room; and how many pairs there are.
     """
-    for attribute in range(room.column_of.shape[0]):
-        room.column_of[attribute] = -1
     for column in range(events.columns.shape[0]):
         room.column_of[events.columns[column]] = column
     given = events, room, np.int64(bounds[0]), np.int64(bounds[1]), removed_version
@@ -256,9 +266,7 @@ def match_together(
             if second < 0 or room.column_of[second] >= 0:
                 kind = own, second
                 count = match_kind(kind, access, tables, facts, given, (out_event, out_row, count))
-    for at in range(facts.label_of.shape[0]):
-        facts.label_of[at] = 0
-        room.code[at] = 0
+    clear_lanes(events.columns, facts.label_of, room)
     if count > out_event.shape[0]:
         return OVERFLOW, np.int64(0), count
     return OK, np.int64(events.event_count), count
