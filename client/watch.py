@@ -10,8 +10,10 @@ from pubsub_cluster.client.notifications import ListenKey
 
 # A listener greets the cluster this often to notice that it was restarted.
 HEARTBEAT_S = 2.0
-# Silence after which a listener is told; the cluster answers a greeting at once.
-SILENCE_TOLD_S = 2 * HEARTBEAT_S
+# Silence after a greeting that a listener is told of; the cluster answers at once.
+SILENCE_TOLD_S = HEARTBEAT_S
+# A greeting counts from its answer, which comes a little later: who looks in time must not find it too early.
+GREETED_S = 0.75 * HEARTBEAT_S
 
 
 class Watch:
@@ -23,7 +25,7 @@ class Watch:
     key : (str, str or None)
         Of the listener.
     timeout_s : float
-        A silence of this length is an error, unless somebody is told of silences instead.
+        A silence of this length after a greeting is an error, unless somebody is told of silences instead.
     on_silence : callable or None
         Called once for each silence.
     """
@@ -39,7 +41,8 @@ class Watch:
         self._key = key
         self._timeout_s = timeout_s
         self._on_silence = on_silence
-        self._heard_s = self._looked_s = -math.inf
+        self._looked_s = -math.inf
+        self._asked_s = math.inf  # when the cluster was greeted first since it was heard
         self._told = False
 
     def look(self, now_s: float) -> Instructions:
@@ -48,18 +51,20 @@ class Watch:
         Raises
         ------
         ReplyTimeoutError
-            The cluster has not answered for `timeout_s`.
+            The cluster has not answered a greeting for `timeout_s`.
         PubSubError
             It has refused the listener after a restart.
         """
         error = self._connection.listen_errors.pop(self._key, None)
         if error is not None:
             raise error
-        if now_s - self._looked_s > 2 * HEARTBEAT_S:  # nobody has waited meanwhile
-            self._heard_s = now_s
+        is_back = now_s - self._looked_s > 2 * HEARTBEAT_S  # nobody has waited meanwhile
+        if is_back or (self._connection.heard_at_s or 0.0) >= self._asked_s:
+            self._asked_s = math.inf
         self._looked_s = now_s
-        self._heard_s = max(self._heard_s, self._connection.heard_at_s or 0.0)
-        silence_s = now_s - self._heard_s
+        silence_s = (
+            now_s - self._asked_s
+        )  # below zero while no greeting is out: nothing to hear is no sign then
         if self._on_silence is not None:
             silent = silence_s >= SILENCE_TOLD_S
             if silent and not self._told:
@@ -68,5 +73,7 @@ class Watch:
         elif silence_s >= self._timeout_s:
             self._looked_s = -math.inf  # whoever waits once more waits as long again
             raise self._connection.no_reply(f"nothing was heard while listening for `{self._key[0]}`")
-        is_due = now_s - self._connection.greeted_at_s >= HEARTBEAT_S  # whatever else is answered meanwhile
-        return self._connection.probe(now_s) if is_due else NOTHING
+        if now_s - self._connection.greeted_at_s < GREETED_S:  # nothing else that is answered counts
+            return NOTHING
+        self._asked_s = min(self._asked_s, now_s)
+        return self._connection.probe(now_s)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_cluster.client.connection import RESENDS_MAX, Connection, Instructions, Request
-from pubsub_cluster.client.watch import HEARTBEAT_S, Watch
+from pubsub_cluster.client.watch import GREETED_S, HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, ReplyTimeoutError
 from pubsub_cluster.language.protocol import Buffer, Op, error_frames, parse_message, reply_frames
 
@@ -104,8 +104,38 @@ def test_a_listener_notices_another_life_however_much_is_answered() -> None:
         if due.send:
             greeted_at_s.append(now_s)
             again = greet(connection, due, "a" if now_s < 5.0 else "b", now_s)
-            assert ops(again) == (["listen"] if len(greeted_at_s) == 3 else [])
-    assert greeted_at_s == [HEARTBEAT_S, 2 * HEARTBEAT_S, 3 * HEARTBEAT_S, 4 * HEARTBEAT_S]
+            assert ops(again) == (["listen"] if len(greeted_at_s) == 4 else [])
+    assert greeted_at_s == [GREETED_S * turn for turn in range(1, 7)]
+
+
+@pytest.mark.parametrize("timeout_s", [0.5, HEARTBEAT_S, 60.0])
+def test_a_quiet_cluster_that_answers_greetings_is_there(timeout_s: float) -> None:
+    connection = connected("a")
+    told: list[None] = []
+    watches = [Watch(connection, ("me", None), timeout_s, each) for each in (None, lambda: told.append(None))]
+    for turn in range(1, 40):
+        now_s = turn * (HEARTBEAT_S + 0.001)  # whoever waits wakes a little later than at the time asked for
+        due = [watch.look(now_s) for watch in watches]
+        sent = [one for one in due if one.send]
+        assert len(sent) == 1, "one greeting serves both"
+        greet(connection, sent[0], "a", now_s + 0.0015)
+    assert not told
+
+
+def test_a_greeting_without_an_answer_is_told_once_or_raised() -> None:
+    connection = connected("a")
+    told: list[None] = []
+    patient = Watch(connection, ("me", None), 60.0, lambda: told.append(None))
+    other = Watch(connection, ("me", None), 1.0, None)
+    for watch in (patient, other):
+        watch.look(HEARTBEAT_S)
+    assert not told
+    for turn in (2, 3):
+        patient.look(turn * HEARTBEAT_S)
+    assert len(told) == 1
+    with pytest.raises(ReplyTimeoutError, match="listening for `me`"):
+        other.look(3 * HEARTBEAT_S)
+    other.look(3.1 * HEARTBEAT_S)  # whoever waits once more waits as long again
 
 
 def test_an_unanswered_greeting_means_a_new_connection() -> None:
