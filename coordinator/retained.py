@@ -1,8 +1,9 @@
 """Retained events as the coordinator sees them: the process that keeps them, and who waits for it.
 
 The process (`workers.retainer`) is started when the first batch with an end of validity comes. A batch is
-handed over when it is answered; a new subscription is asked about when it is durable, behind every batch that
-was accepted before it, and its sender's answer waits for that, nobody else's. When the process dies, what it
+handed over when it and all such batches that were accepted before it are answered: the process takes what
+comes later for newer. A new subscription is asked about when it is durable, behind every batch that was
+accepted before it, and its sender's answer waits for that, nobody else's. When the process dies, what it
 retained is gone and counted, and everybody who waits is answered so.
 """
 
@@ -43,7 +44,7 @@ class Question:
     results : list of dict
         Of its items that are asked about; each gets its ``retained``.
     behind : set of int
-        Batches accepted before, not answered yet.
+        Batches accepted before, not handed over yet.
     answer : callable
         Sends the reply.
     """
@@ -83,7 +84,8 @@ class RetainedDesk:
     restarts: int = 0
     _ready: bool = False
     _counts: wire.Counts = field(default_factory=wire.Counts)
-    _open: set[int] = field(default_factory=set)  # batches with such publications, not answered yet
+    # Batches with such publications, in turn of acceptance, and what is to be retained; None: not answered yet.
+    _open: dict[int, list[_Handed] | None] = field(default_factory=dict)
     _waiting: list[Question] = field(default_factory=list)  # behind some of these
     _queue: deque[_Handed | Question] = field(default_factory=deque)
     _handed: deque[_Handed] = field(default_factory=deque)  # sent
@@ -118,30 +120,41 @@ class RetainedDesk:
     def placed(self, batch_no: int, group: list[Publication]) -> None:
         """Batches were accepted: new subscriptions wait for those that are retained."""
         if any(publication.valid_until is not None for publication in group):
-            self._open.add(batch_no)
+            self._open[batch_no] = None
 
     def done(self, batch_no: int, moment: tuple[int, int], answered: list[Publication]) -> None:
         """A batch accepted at the `moment` (version, time) is answered, these publications not as refused."""
         if batch_no not in self._open:
             return
         now_us = self.now_us()
-        for publication in answered:
-            if publication.valid_until is not None and publication.valid_until > now_us:
-                self._hand_over(publication, moment, now_us)
-        self.closed(batch_no)
+        self._open[batch_no] = [
+            self._taken(publication, moment, now_us)
+            for publication in answered
+            if publication.valid_until is not None and publication.valid_until > now_us
+        ]
+        self._hand_over()
 
     def closed(self, batch_no: int) -> None:
-        """Nothing more comes of a batch: who waits for it goes on."""
-        if batch_no not in self._open:
-            return
-        self._open.discard(batch_no)
-        waiting, self._waiting = self._waiting, []
-        for question in waiting:
-            question.behind.discard(batch_no)
-            (self._waiting if question.behind else self._queue).append(question)
+        """Nothing comes of a batch: who waits for it goes on."""
+        if batch_no in self._open:
+            self._open[batch_no] = []
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Queue what is answered, as far as everything before it is, and the questions behind that."""
+        while self._open:
+            batch_no, handed = next(iter(self._open.items()))
+            if handed is None:
+                break
+            del self._open[batch_no]
+            self._queue.extend(handed)
+            waiting, self._waiting = self._waiting, []
+            for question in waiting:
+                question.behind.discard(batch_no)
+                (self._waiting if question.behind else self._queue).append(question)
         self._send()
 
-    def _hand_over(self, publication: Publication, moment: tuple[int, int], now_us: int) -> None:
+    def _taken(self, publication: Publication, moment: tuple[int, int], now_us: int) -> _Handed:
         _, publisher, batch_id = publication.key
         assert publication.valid_until is not None
         ends = (*moment, publication.valid_until, now_us)
@@ -151,7 +164,7 @@ class RetainedDesk:
         self._untaken += 1
         self._untaken_size_bytes += handed.size_bytes
         self._start()
-        self._queue.append(handed)
+        return handed
 
     # -- subscriptions -------------------------------------------------------------------------------
 
@@ -280,7 +293,8 @@ class RetainedDesk:
         self._waiting, self._counts, self._ready = [], wire.Counts(), False
         for kept in (self._handed, self._queue, self._asked):
             kept.clear()
-        self._untaken = self._untaken_size_bytes = 0
+        held = [handed for several in self._open.values() for handed in several or ()]
+        self._untaken, self._untaken_size_bytes = len(held), sum(handed.size_bytes for handed in held)
         self.restarts += 1
         self.backend.spawn(RETAINER, time.monotonic() + RESPAWN_DELAY_S)
         for question in questions:

@@ -165,6 +165,26 @@ def test_a_subscription_waits_for_the_batches_before_it_and_for_no_others() -> N
     assert answered == ["early", "late"] and desk.idle and desk.status()["untaken_batches"] == 0
 
 
+def test_batches_are_handed_over_as_they_were_accepted() -> None:
+    desk, backend = a_desk()
+    answered: list[str] = []
+    desk.admit()
+    backend.says(wire.RetainerHello(1))
+    for batch_no in range(1, 5):
+        desk.placed(batch_no, [publication()])
+    ask(desk, answered)
+    for batch_no in (3, 2):  # a small one overtakes a large one
+        desk.done(batch_no, (1, batch_no), [publication()])
+    assert desk.status()["untaken_batches"] == 2, "they count as soon as they are held"
+    desk.tick(1e12)  # a death meanwhile costs nothing of what was not sent
+    assert answered and desk.status() | {"lost": 0, "untaken_batches": 2} == desk.status()
+    backend.says(wire.RetainerHello(2))
+    desk.done(1, (1, 1), [publication()])
+    desk.closed(4)
+    retained = [one.accepted_us for one in backend.sent if isinstance(one, wire.Retain)]
+    assert retained == [1, 2, 3]
+
+
 def test_a_death_answers_everybody_and_is_counted() -> None:
     desk, backend = a_desk()
     answered: list[str] = []
