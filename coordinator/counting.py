@@ -33,6 +33,10 @@ def stats(coordinator: Coordinator, header: dict[str, Any]) -> dict[str, Any]:
         raise ProtocolError("`top` is not a number of items", seen=top, limit=COUNTED_ITEMS_MAX)
     if names is not None and not (isinstance(names, list) and len(names) <= COUNTED_ITEMS_MAX):
         raise ProtocolError("`names` is not a list, or too long", seen=names, limit=COUNTED_ITEMS_MAX)
+    named_by = int if kind == "group" else str
+    if names is not None and any(type(name) is not named_by for name in names):
+        what = "numbers" if kind == "group" else "texts"
+        raise ProtocolError(f"the names of {kind}s are {what}", seen=names)
     told = {"subscription": _subscriptions, "owner": _owners, "group": _groups}[kind]
     return {"since": coordinator.started_us, "items": told(coordinator, names, top)}
 

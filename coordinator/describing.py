@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import orjson
 
 from pubsub_cluster.coordinator.registry import Registry
@@ -49,7 +48,8 @@ def describe(
     for subscription_id in ids:
         try:
             name, row, live = registry.live(subscription_id)
-            metadata = None if live.metadata is None else msgspec.json.decode(live.metadata)
+            # As it was stored: an older version took numbers and depths that cannot be written once more.
+            metadata = None if live.metadata is None else orjson.Fragment(live.metadata)
             result = {"ok": True, "id": name, **live._asdict(), "metadata": metadata}
             if with_expressions:
                 version = registry.row_versions.version_of(row)

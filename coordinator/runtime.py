@@ -256,21 +256,21 @@ class Coordinator:
     ) -> None:
         if isinstance(message, PubSubError):
             self.resources.count.add("messages_refused", 1)
-            self.frontend.send(
-                identity, Reply({}, error=message).frames(str(message.fields.get("request", "")))
-            )
+            request = str(message.fields.get("request", ""))
+            self.frontend.send(identity, Reply({}, error=message).frames(request))
             return
         try:
             reply = self._handle(identity, message, now_s)
+            frames = None if reply is None else reply.frames(message.request)
         except PubSubError as error:
             if error.code == "bad_message":
                 self.resources.count.add("messages_refused", 1)
-            reply = Reply({}, error=error)
-        except Exception as error:
+            frames = Reply({}, error=error).frames(message.request)
+        except Exception as error:  # also an answer that JSON cannot carry
             log.exception("request %s failed", message.op)
-            reply = defect(f"the request `{message.op}` failed", error)
-        if reply is not None:
-            self.frontend.send(identity, reply.frames(message.request))
+            frames = defect(f"the request `{message.op}` failed", error).frames(message.request)
+        if frames is not None:
+            self.frontend.send(identity, frames)
 
     def _handle(self, identity: bytes, message: Message | PublishRequest, now_s: float) -> Reply | None:
         if self._stopping and message.op in WORK:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import msgspec
+import orjson
 
 from pubsub_cluster.language.compile import Compiler
 from pubsub_cluster.language.errors import ExpressionError, WindowError
@@ -88,7 +89,7 @@ def encode_metadata(value: Any, limits: Limits) -> bytes | None:
     Raises
     ------
     ExpressionError
-        Not an object.
+        Not an object, or none that an answer can carry: an integer beyond 64 bits, or nested too deeply.
     LimitError
         Larger than `limits.metadata_size_bytes_max`.
     """
@@ -96,7 +97,15 @@ def encode_metadata(value: Any, limits: Limits) -> bytes | None:
         return None
     if not isinstance(value, dict):
         raise ExpressionError("metadata is a JSON object", seen=type(value).__name__)
-    data = msgspec.json.encode(value)
+    try:
+        data = orjson.dumps(value)
+    except TypeError as error:
+        raise ExpressionError(
+            "metadata cannot be told again as JSON",
+            seen=str(error),
+            limit="integers of 64 bits, some 250 levels of lists and objects",
+            remedy="Write large numbers as texts.",
+        ) from None
     check_limit(
         "metadata_size_bytes_max",
         len(data),

@@ -65,6 +65,23 @@ def test_a_deep_constant_is_one_items_error(cluster: Cluster) -> None:
     assert body["op"] == "error" or not body["results"][0]["ok"]
 
 
+@pytest.mark.parametrize("value", [b"100000000000000000000", b"[" * 260 + b"]" * 260])
+def test_metadata_that_no_answer_can_carry_are_one_items_error(cluster: Cluster, value: bytes) -> None:
+    item = b'{"id":"rich","expr":"x = 1","metadata":{"n":' + value + b"}}"
+    body = raw_request(cluster, [MAGIC, b'{"op":"subscribe","request":"rich","items":[' + item + b"]}"])
+    assert body["results"][0]["error"]["condition"] == "metadata cannot be told again as JSON"
+    with cluster.client() as client:
+        assert isinstance(client.describe_many(["rich"])[0], PubSubError)
+
+
+@pytest.mark.parametrize(
+    "asked", [b'"owner","names":[18446744073709551616]', b'"owner","names":[["x"]]', b'"group","names":["1"]']
+)
+def test_counters_of_what_has_no_name_are_refused(cluster: Cluster, asked: bytes) -> None:
+    body = raw_request(cluster, [MAGIC, b'{"op":"stats","request":"odd","kind":' + asked + b"}"])
+    assert body["error"]["code"] == "bad_message"
+
+
 def test_the_deepest_allowed_expression_is_taken(cluster: Cluster) -> None:
     expression: Any = {"attr": "x", "op": "=", "value": "deepest"}
     for _ in range(128):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
+import orjson
 import pytest
 
 from pubsub_cluster.coordinator.describing import describe
@@ -187,7 +188,20 @@ def test_update_keeps_handle_and_window_and_replaces_the_row() -> None:
 
 
 def described(registry: Registry, subscription_id: str) -> dict[str, Any]:
-    return describe(registry, cast(ChangeStore, None), [subscription_id])[0]
+    told: dict[str, Any] = orjson.loads(
+        orjson.dumps(describe(registry, cast(ChangeStore, None), [subscription_id]))
+    )[0]
+    return told
+
+
+def test_metadata_of_before_are_told_as_they_are_stored() -> None:
+    """They were taken before anybody asked whether they can be written once more."""
+    registry = new_registry()
+    stored = b'{"n":100000000000000000000,"deep":' + b"[" * 260 + b"]" * 260 + b"}"
+    made = registry.stage_subscribe({"id": "a", "expr": EXPR})[0]
+    registry = new_registry()
+    registry.replay(lambda: [made._replace(metadata=stored)])
+    assert described(registry, "a")["metadata"]["n"] == 1e20
 
 
 def test_metadata_follows_a_subscription() -> None:
