@@ -14,7 +14,7 @@ from pubsub_cluster.cli.match import read_rules, renames, rules_options
 from pubsub_cluster.cli.render import counted, fields, printable
 
 if TYPE_CHECKING:
-    from pubsub_cluster.cli.explain_sources import Source
+    from pubsub_cluster.cli.explain_sources import Source, Subject
     from pubsub_cluster.client import Client
     from pubsub_cluster.language.explain import Explained
     from pubsub_cluster.language.naive import Values
@@ -61,7 +61,8 @@ def explain(
     RULE is the id of a subscription of a running cluster; with --rules the id or the title of a rule in these
     files; or an expression in text or JSON form. (What reads as an expression is taken as one, unless --data
     or --endpoint names the cluster.) The answer is the tree of the expression as its owner wrote it: + marks
-    what holds, - what does not, and each predicate is followed by what the event has.
+    what holds, - what does not, and each predicate is followed by what the event has. A subscription whose
+    expression holds does not match outside its window of validity: that is said, too.
 
     With --nearest, also those that missed the event by the fewest predicates; RULE may then be left out. A
     cluster's catalogue is read for it page by page, until N are found that missed by one predicate: memory
@@ -194,7 +195,7 @@ def _explain_one(
         (subject, expression), schema = source.find(rule), source.schema
     explained = explain(expression, values, schema)
     if as_json:
-        about = {} if subject is None else {"rule_id": subject.id, "level": subject.level or None}
+        about = {} if subject is None else _about(subject)
         details = {"details": subject.details} if subject is not None and subject.details else {}
         title = None if subject is None else subject.title
         return {"title": title, **about, **details, **to_dict(explained)}
@@ -203,8 +204,15 @@ def _explain_one(
         if subject.details:
             click.echo(fields(subject.details))
     click.echo("\n".join(map(printable, tree_lines(explained, None if full else CHILDREN_SHOWN_MAX))))
-    click.echo("holds" if explained.holds else _missed_by(explained.misses))
+    is_valid = subject is None or subject.is_valid
+    held = "holds" if is_valid else "holds, but does not match: it is not valid now"
+    click.echo(held if explained.holds else _missed_by(explained.misses))
     return {}
+
+
+def _about(subject: Subject) -> dict[str, Any]:
+    """Return what is told of a rule beside its title."""
+    return {"rule_id": subject.id, "level": subject.level or None, "valid_now": subject.is_valid}
 
 
 def _missed_by(count: int) -> str:
@@ -221,9 +229,8 @@ def _nearest(source: Source, values: Values, count: int, as_json: bool) -> list[
         missed = missed_predicates(near.explained)
         records.append(
             {
-                "rule_id": subject.id,
                 "title": subject.title,
-                "level": subject.level or None,
+                **_about(subject),
                 "misses": near.explained.misses,
                 "missed": [atom_line(atom) for atom in missed],
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pubsub_cluster.logs.rules import RuleBook
 
 SUGGESTIONS_MAX = 5
+OWN_DETAILS = ("owner", "valid_from", "valid_until")
 PROGRESS_STEP = 1_000
 
 
@@ -31,16 +33,20 @@ class Subject(NamedTuple):
         May be empty.
     details : dict
         Anything else, by name.
+    is_valid : bool
+        Its window of validity has begun and not ended; outside it nothing matches, whatever holds.
     """
 
     id: str
     title: str
     level: str
     details: dict[str, Any]
+    is_valid: bool = True
 
     def __str__(self) -> str:
         """Return it on one line."""
-        more = [part for part in (self.level, self.id if self.id != self.title else "") if part]
+        validity = "" if self.is_valid else "not valid now"
+        more = [part for part in (self.level, self.id if self.id != self.title else "", validity) if part]
         return f"{self.title}  ({', '.join(more)})" if more else self.title
 
 
@@ -132,7 +138,11 @@ class RuleSource:
     def subjects(self, keys: Iterable[Any]) -> list[Subject]:
         """Return what to show of the rules at some positions."""
         rules = [self._book.rules[position] for position in keys]
-        return [Subject(rule.id, rule.title, rule.level, {}) for rule in rules]
+        now_us = time.time_ns() // 1_000
+        return [
+            Subject(rule.id, rule.title, rule.level, _windows(*rule.window), rule.is_valid_at(now_us))
+            for rule in rules
+        ]
 
 
 class ClusterSource:
@@ -207,16 +217,25 @@ class ClusterSource:
 
 def _subject(told: dict[str, Any]) -> Subject:
     """Return what to show of a subscription, from what the cluster tells of it."""
-    from pubsub_cluster.cli.instants import instant_text
+    from pubsub_cluster.logs.rules import is_valid_at
 
     metadata = dict(told["metadata"] or {})
     title, level = metadata.pop("title", None), metadata.pop("level", None)
-    window = {
-        name: instant_text(told[name]) for name in ("valid_from", "valid_until") if told[name] is not None
-    }
+    window = told["valid_from"], told["valid_until"]
+    details = {"owner": told["owner"], **_windows(*window)}
+    for name, value in metadata.items():  # what the cluster knows is not for metadata to say
+        details[f"metadata {name}" if name in OWN_DETAILS else name] = value
     return Subject(
         told["id"],
         title if isinstance(title, str) and title else told["id"],
         level if isinstance(level, str) else "",
-        {"owner": told["owner"], **window, **metadata},
+        details,
+        is_valid_at(window, time.time_ns() // 1_000),
     )
+
+
+def _windows(valid_from: int | None, valid_until: int | None) -> dict[str, Any]:
+    from pubsub_cluster.cli.instants import instant_text
+
+    window = {"valid_from": valid_from, "valid_until": valid_until}
+    return {name: instant_text(instant) for name, instant in window.items() if instant is not None}

@@ -112,7 +112,8 @@ def match(
     them, or - for standard input. The result is a table of the rules that hold on some event, the most urgent
     first; with --json an object, with --csv a line per detection, as they come: rule, file and line. A bad
     line costs itself: it is reported by file and line, and the exit code is 1, as it is when a file cannot be
-    read or a rule is refused. Rules for other logs are counted, and no error.
+    read or a rule is refused. Rules for other logs are counted, and no error; so are subscriptions that are
+    not valid now.
 
     \b
     Example:
@@ -126,11 +127,14 @@ def match(
     book, table = read_rules(rule_paths, logsources_file)
     if min_level is not None:
         book = book.at_least(min_level)
+    every, book = book, book.valid_at(time.time_ns() // 1_000)
+    invalid_count = len(every.rules) - len(book.rules)
     _say_refused(book)
     if not book.rules:  # that nothing is found would be read as a clean log
         note(
             f"Warning: there is no rule to match with: {len(book.refused):,} refused, "
-            f"{len(book.not_applicable):,} for other logs. Check --rules and --min-level."
+            f"{len(book.not_applicable):,} for other logs, {invalid_count:,} not valid now. "
+            "Check --rules and --min-level."
         )
     run = _Run(book, _detection_printer(as_json, as_csv))
     detector = run.detector(renamed, table)
@@ -139,7 +143,7 @@ def match(
     seconds = time.perf_counter() - begin
     if not as_json and not as_csv:
         _print_table(run.totals.sorted())
-    _summary(run, detector, seconds)
+    _summary(run, detector, seconds, invalid_count)
     if run.bad_count or book.refused:
         ctx.exit(EXIT_ERROR)
 
@@ -245,7 +249,7 @@ def _print_table(totals: list[RuleTotal]) -> None:
         click.echo("No rule holds on any event.")
 
 
-def _summary(run: _Run, detector: Detector, seconds: float) -> None:
+def _summary(run: _Run, detector: Detector, seconds: float, invalid_count: int) -> None:
     tally, book = detector.tally, run.book
     held = counted(len(run.totals.sorted()), "rule")
     rate = tally.event_count / seconds if seconds > 0 else 0.0
@@ -255,7 +259,8 @@ def _summary(run: _Run, detector: Detector, seconds: float) -> None:
         f"{counted(tally.blank_count, 'blank line')}, "
         f"{run.bad_count:,} bad."
     )
+    invalid = f", {invalid_count:,} not valid now" if invalid_count else ""
     note(
         f"{counted(len(book.rules), 'rule')} used, {len(book.refused):,} refused, "
-        f"{len(book.not_applicable):,} for other logs."
+        f"{len(book.not_applicable):,} for other logs{invalid}."
     )

@@ -84,7 +84,7 @@ class RetainedDesk:
     restarts: int = 0
     _ready: bool = False
     _counts: wire.Counts = field(default_factory=wire.Counts)
-    # Batches with such publications, in turn of acceptance, and what is to be retained; None: not answered yet.
+    # Batches with such publications, in turn of acceptance, and what is to be retained; None: not answered.
     _open: dict[int, list[_Handed] | None] = field(default_factory=dict)
     _waiting: list[Question] = field(default_factory=list)  # behind some of these
     _queue: deque[_Handed | Question] = field(default_factory=deque)

@@ -16,6 +16,7 @@ from pubsub_cluster.language.errors import ExpressionError, PubSubError
 from pubsub_cluster.language.expression import Expression
 from pubsub_cluster.language.json_form import expression_from_any
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
+from pubsub_cluster.language.subscription import window_given
 from pubsub_cluster.language.subscription_lines import read_item
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.logs.detector import EventForm
@@ -24,6 +25,7 @@ from pubsub_cluster.sigma_rules.logsources import default_logsources
 
 LEVELS = ("critical", "high", "medium", "low", "informational")
 """The most urgent first."""
+UNBOUNDED = (None, None)
 SIGMA_SUFFIXES = (".yml", ".yaml", ".zip")
 
 
@@ -38,6 +40,8 @@ class BookRule(NamedTuple):
     tags : tuple of str
     where : str
         File and place in it.
+    window : (int or None, int or None)
+        It is valid from the first to before the second, microseconds since the epoch; None: unbounded.
     """
 
     id: str
@@ -45,6 +49,11 @@ class BookRule(NamedTuple):
     level: str
     tags: tuple[str, ...]
     where: str
+    window: tuple[int | None, int | None] = UNBOUNDED
+
+    def is_valid_at(self, now_us: int) -> bool:
+        """Say whether it is valid at a time, microseconds since the epoch."""
+        return is_valid_at(self.window, now_us)
 
 
 class Refusal(NamedTuple):
@@ -108,7 +117,13 @@ class RuleBook:
     def at_least(self, level: str) -> RuleBook:
         """Return the book without the rules below a level; a rule without a level is below all."""
         wanted = LEVELS[: LEVELS.index(level) + 1]
-        kept = [i for i, rule in enumerate(self.rules) if rule.level in wanted]
+        return self._of([i for i, rule in enumerate(self.rules) if rule.level in wanted])
+
+    def valid_at(self, now_us: int) -> RuleBook:
+        """Return the book without the rules that are not valid at a time, microseconds since the epoch."""
+        return self._of([i for i, rule in enumerate(self.rules) if rule.is_valid_at(now_us)])
+
+    def _of(self, kept: list[int]) -> RuleBook:
         return RuleBook(
             [self.rules[i] for i in kept],
             [self.expressions[i] for i in kept],
@@ -116,6 +131,12 @@ class RuleBook:
             self.not_applicable,
             self.is_sigma,
         )
+
+
+def is_valid_at(window: tuple[int | None, int | None], now_us: int) -> bool:
+    """Say whether a time, microseconds since the epoch, is within a window; None: unbounded."""
+    begin, end = window
+    return (begin is None or begin <= now_us) and (end is None or now_us < end)
 
 
 def level_rank(level: str) -> int:
@@ -199,11 +220,12 @@ def _add_lines(
             else:
                 tree = expression_from_any(expression, limits)
             rule_id = str(item.get("id") or where)
+            window = window_given(item.get("valid_from"), item.get("valid_until"))
             if rule_id in known:
                 raise ExpressionError("a rule with this id is there already", seen=rule_id)
         except PubSubError as error:
             book.refused.append(Refusal(where, "", str(error)))
             continue
         known.add(rule_id)
-        book.rules.append(BookRule(rule_id, rule_id, "", (), where))
+        book.rules.append(BookRule(rule_id, rule_id, "", (), where, window))
         book.expressions.append(tree)

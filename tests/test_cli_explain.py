@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_cluster.cli import explain_sources
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.explain import (
@@ -192,6 +193,7 @@ def test_json_has_the_whole_tree(event_file: Path, rules: Path) -> None:
         "title": "three",
         "rule_id": "three",
         "level": None,
+        "valid_now": True,
         "holds": False,
         "misses": 2,
         "connective": "and",
@@ -200,9 +202,43 @@ def test_json_has_the_whole_tree(event_file: Path, rules: Path) -> None:
             {"holds": False, "misses": 1, "predicate": "m = 1", "seen": {"m": []}},
         ],
         "nearest": [
-            {"rule_id": "two", "title": "two", "level": None, "misses": 1, "missed": ["n = 4   [n is 3]"]}
+            {
+                "title": "two",
+                "rule_id": "two",
+                "level": None,
+                "valid_now": True,
+                "misses": 1,
+                "missed": ["n = 4   [n is 3]"],
+            }
         ],
     }
+
+
+def test_what_holds_outside_its_window_does_not_match(event_file: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "windows.ndjson"
+    rules.write_text(
+        '{"id": "past", "expr": "n = 3", "valid_until": "2020-01-01T00:00:00Z"}\n'
+        '{"id": "near", "expr": "n = 4", "valid_from": 4102444800000000}\n'
+    )
+    shown = call("past", "--nearest", "1", "--rules", rules, "--event", event_file).stdout.splitlines()
+    assert shown[0] == "past  (not valid now)" and "2020-01-01T00:00:00Z" in shown[1]
+    assert "holds, but does not match: it is not valid now" in shown
+    assert "  1  near  (not valid now)" in shown
+    told = json.loads(call("past", "--rules", rules, "--event", event_file, "--json").stdout)
+    assert told["holds"] and not told["valid_now"]
+
+
+def test_metadata_hide_nothing_that_the_cluster_knows() -> None:
+    own = {"id": "m", "owner": "ops", "valid_from": None, "valid_until": 4102444800000000}
+    told = explain_sources._subject(own | {"metadata": {"owner": "evil", "valid_from": "x", "team": "t"}})
+    assert told.details == {
+        "owner": "ops",
+        "valid_until": "2100-01-01T00:00:00Z",
+        "metadata owner": "evil",
+        "metadata valid_from": "x",
+        "team": "t",
+    }
+    assert told.is_valid and not explain_sources._subject(own | {"metadata": None, "valid_until": 5}).is_valid
 
 
 def test_what_is_missing_on_the_command_line_is_said(event_file: Path, rules: Path) -> None:

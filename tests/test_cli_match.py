@@ -149,6 +149,16 @@ def test_an_empty_log_and_no_rules_are_no_error(rules: Path, tmp_path: Path) -> 
     assert call("--rules", empty, empty).exit_code == 0
 
 
+def test_subscriptions_that_are_not_valid_now_match_nothing(tmp_path: Path, events: Path) -> None:
+    path = tmp_path / "windows.ndjson"
+    past, now = '"valid_until": "2020-01-01T00:00:00Z"', '"valid_from": 5'
+    path.write_text("".join(f'{{"id": "r{number}", "expr": "TRUE", {window}}}\n' for number, window in
+                            enumerate((past, now))))  # fmt: skip
+    result = call("--rules", path, events, "--json")
+    assert {json.loads(line)["rule_id"] for line in result.stdout.splitlines()} == {"r1"}
+    assert "1 rule used, 0 refused, 0 for other logs, 1 not valid now." in result.stderr
+
+
 def test_sigma_rules_are_sorted_by_level(tmp_path: Path) -> None:
     pytest.importorskip("sigma", reason="pySigma is not installed (the extra `sigma`)")
     folder = tmp_path / "rules"
