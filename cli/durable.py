@@ -109,9 +109,9 @@ def _confirm() -> None:
     try:
         click.confirm("Replace all subscriptions of the cluster?", abort=True, err=True)
     except click.Abort:
-        if not sys.stdin.isatty():
-            note("\nNobody is there to ask: give --yes.")
-        raise
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("nobody is there to ask: give --yes") from None
 
 
 def _tell(found: dict[str, Any], verb: str, file: Path, as_json: bool) -> None:

@@ -226,7 +226,8 @@ def _detection_printer(as_json: bool, as_csv: bool) -> Callable[[BookRule, str, 
 
 def _say_refused(book: RuleBook) -> None:
     for refusal in book.refused[:REFUSALS_SHOWN_MAX]:
-        note(f"Refused: {refusal.where}: {refusal.title or 'without a title'}: {refusal.reason}")
+        title = refusal.title or ("without a title" if book.is_sigma else "")
+        note(f"Refused: {refusal.where}: {title}{': ' if title else ''}{refusal.reason}")
     if len(book.refused) > REFUSALS_SHOWN_MAX:
         note(f"Refused: {len(book.refused) - REFUSALS_SHOWN_MAX:,} more rules.")
 

@@ -172,7 +172,8 @@ def set_value(connect: Callable[[], Client], name: str, value: str, as_json: boo
     try:
         number = None if value in ("default", "auto") else float(SWITCH.get(value, value))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no number, nor `default`.", param_hint="VALUE") from None
+        words = "`on`, `off` or `default`" if name == "tree" else "a number, or `default`"
+        raise click.BadParameter(f"{value!r} is not {words}.", param_hint="VALUE") from None
     with connect() as client:
         show_settings(client.tune_set(name, number), as_json)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import ProtocolError, ReplyTimeoutError, error_from_dict
+from pubsub_cluster.language.errors import ClusterError, ProtocolError, ReplyTimeoutError, error_from_dict
 from pubsub_cluster.language.protocol import COUNTED_ITEMS, Message, Op
 
 RESIZE_TIMEOUT_S = 120.0
@@ -204,6 +204,8 @@ class OperatorCalls:
             There are too many workers, or too little shared memory, for it; nothing is changed.
         ReplyTimeoutError
             The new workers are not ready yet.
+        ClusterError
+            Another resize came in between: what it asked for holds.
         """
         now = await self.status()
         wanted = {
@@ -217,6 +219,14 @@ class OperatorCalls:
             is_over = (
                 now["resizing"] is None and not now["leaving"] and all(w["ready"] for w in now["workers"])
             )
+            goal = now["resizing"] or now
+            if wait and wanted != {name: goal[name] for name in wanted}:
+                raise ClusterError(
+                    "another resize has taken the place of this one",
+                    seen=f"{goal['shards']} x {goal['replicas']} (shards x replicas)",
+                    limit=f"{wanted['shards']} x {wanted['replicas']}",
+                    remedy="Resize again, if the other size is not what you want.",
+                )
             if is_over or not wait:
                 return now
             if on_look is not None:

@@ -97,6 +97,7 @@ def check_atom(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
         raise ExpressionError(
             f"`{operator}` needs the name of an attribute",
             limit=f"any attribute: {', '.join(sorted(TEXT_OPERATORS))}",
+            remedy="Name the attribute; for a whole text in any attribute use `like` without wildcards.",
         )
     if atom.other is not None:
         _check_comparison_of_attributes(atom, limits)

@@ -210,6 +210,7 @@ def _add_lines(
     known = {rule.id for rule in book.rules}
     for number, line in enumerate(lines, start=1):
         where = f"{name}:{number}"
+        item: dict[str, Any] | None = None
         try:
             item = read_item(line, None)
             if item is None:
@@ -224,7 +225,7 @@ def _add_lines(
             if rule_id in known:
                 raise ExpressionError("a rule with this id is there already", seen=rule_id)
         except PubSubError as error:
-            book.refused.append(Refusal(where, "", str(error)))
+            book.refused.append(Refusal(where, str((item or {}).get("id", "")), str(error)))
             continue
         known.add(rule_id)
         book.rules.append(BookRule(rule_id, rule_id, "", (), where, window))

@@ -292,7 +292,7 @@ def test_a_long_start_says_why_only_when_kernels_are_compiled(
 def test_a_restore_without_anybody_to_ask_says_how(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["restore", "a.backup", "--data", str(tmp_path)], input="")
     assert result.exit_code != 0
-    assert "give --yes" in result.stderr
+    assert result.exit_code == 2 and "give --yes" in result.stderr
 
 
 def test_an_error_shows_objects_and_empty_lists_as_json() -> None:

@@ -12,7 +12,7 @@ from clusters import WAIT_S_MAX, wait_until
 
 from pubsub_cluster import Cluster
 from pubsub_cluster.client.blocking import run
-from pubsub_cluster.language.errors import LimitError, ProtocolError
+from pubsub_cluster.language.errors import ClusterError, LimitError, ProtocolError
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.shm.owner import list_segments, parse_name
 
@@ -74,6 +74,8 @@ def test_resize_under_load() -> None:
             client.resize(2, 1, wait=False)
             found = client.resize(1, 1)
             assert found["resizing"] is None and len(found["workers"]) == 1
+            with cluster.client() as other, pytest.raises(ClusterError, match="taken the place of this one"):
+                client.resize(2, 1, on_look=lambda _: other.resize(1, 1, wait=False))
             starting = client.resize(2, 1, wait=False)
             pids = [worker["pid"] for worker in starting["workers"] if worker["pid"] and not worker["ready"]]
             for pid in pids[:1]:
