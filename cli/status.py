@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("--prometheus", "as_metrics", is_flag=True, help="Print metrics as Prometheus reads them.")
 @cluster_options
 @json_option
-def status(connect: Callable[[], Client], as_json: bool) -> None:
+def status(connect: Callable[[], Client], as_metrics: bool, as_json: bool) -> None:
     """Show the state of a running cluster.
 
     Subscriptions, generation, batches, counters, and a line for each worker.
@@ -26,10 +27,17 @@ def status(connect: Callable[[], Client], as_json: bool) -> None:
     Example:
       pubsub-cluster status
       pubsub-cluster status --json | jq .generation
+      pubsub-cluster status --prometheus > /var/lib/node_exporter/pubsub_cluster.prom
     """
+    if as_metrics and as_json:
+        raise click.UsageError("--prometheus and --json are two forms of one output: choose one")
     with connect() as client:
         found = client.status()
-    if as_json:
+    if as_metrics:
+        from pubsub_cluster.cli.prometheus import exposition
+
+        click.echo(exposition(found), nl=False)
+    elif as_json:
         emit_json(found)
     else:
         click.echo(page(found))

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from pubsub_cluster.cli.prometheus import METRICS, WORKER_METRICS
+
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 60.0
 
@@ -99,6 +101,8 @@ def test_a_whole_session(data_dir: Path) -> None:
         assert (again["loaded"], again["replaced"]) == (1, 1)
         assert result_of("status", *data)["subscriptions"] == 2
         assert "subscriptions" in run("status", *data).stdout
+        metrics = run("status", "--prometheus", *data).stdout
+        assert metrics.count("\n# TYPE ") == len(METRICS) + len(WORKER_METRICS) + 1, "the status has them all"
         built = result_of("tune", "now", *data)
         assert built["asked"] is True
         assert built["built"]["generation"] == built["generation"] >= 1
