@@ -174,7 +174,7 @@ class _Column(NamedTuple):
     def of(cls, name: str, given: Any) -> _Column:
         valid = None
         if is_arrow(given):
-            given, valid = values_of_arrow(given)
+            given, valid = values_of_arrow(name, given)
             if isinstance(given, Utf8Values):
                 return cls(given, valid)
         elif isinstance(given, np.ma.MaskedArray):

@@ -34,7 +34,7 @@ def json_payload(texts: pa.Array) -> Payload:
     texts : pyarrow.Array
         Of a text type; a null is no event, and is refused as such.
     """
-    values, _ = values_of_arrow(texts.fill_null("null"))
+    values, _ = values_of_arrow("json", texts.fill_null("null"))
     assert isinstance(values, Utf8Values)
     buffers: list[Buffer] = [values.offsets.tobytes(), values.data.data.cast("B")]
     return Payload({"format": "json", "event_count": len(texts)}, buffers, {})

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.language import payload_dense
 from pubsub_cluster.language.batch import check_payload, decode_payload, event_values, payload_from_columns
+from pubsub_cluster.language.errors import CallerError, EventError
 from pubsub_cluster.language.payload_dense import dense_columns
 from pubsub_cluster.language.payload_text import utf8_of_array
 from pubsub_cluster.language.protocol import unpacked
@@ -121,6 +122,48 @@ def test_arrow_times_lists_and_decimals() -> None:
     found, refused = events_of(table)
     assert not refused and found == [{"when": (1_000_000,), "many": ("a", "b"), "sum": (2.5,)}, {}]
     assert payload_from_columns({"t": arrow.array(["x", None])}).header["format"] == "columns"
+
+
+@needs_arrow
+@pytest.mark.parametrize("values", [["ab", None, "", "é€"], ["ab", "c"], [None], []])
+def test_arrow_views_are_their_texts(values: list[str | None]) -> None:
+    """Arrow has few functions for them: neither filling of nulls nor decoding of a dictionary."""
+    import pyarrow as arrow
+
+    if not hasattr(arrow, "string_view"):
+        pytest.skip("this pyarrow has no views")
+    plain = arrow.array(values, arrow.string())
+    view = plain.cast(arrow.string_view())
+    whole = arrow.array(range(len(values)), arrow.int32())
+    for array in (view, view[1:], arrow.DictionaryArray.from_arrays(whole, view)):
+        assert events_of({"x": array}) == events_of({"x": array.to_pylist()})
+    assert payload_from_columns({"x": view}).header["format"] == "columns"
+    data = [None if value is None else value.encode() for value in values]
+    viewed, found = arrow.array(data, arrow.binary_view()), events_of({"x": data})
+    assert events_of({"x": viewed}) == found
+    assert events_of({"x": arrow.DictionaryArray.from_arrays(whole, viewed)}) == found
+
+
+@needs_arrow
+def test_durations_are_refused_as_numpys_are() -> None:
+    import pyarrow as arrow
+
+    for column in (np.array([1], "m8[s]"), arrow.array([1, None], arrow.duration("s"))):
+        with pytest.raises(CallerError, match=r"column 'x' has a d?type that is not carried"):
+            payload_from_columns({"x": column})
+
+
+@needs_arrow
+def test_of_arrow_only_tables_and_record_batches_are_batches() -> None:
+    import pyarrow as arrow
+
+    table = arrow.table({"a": [1, 2]})
+    reader = arrow.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    for other in (reader, table.schema, table.column("a"), arrow.scalar(1)):
+        with pytest.raises(EventError, match="no batch of events") as found:
+            payload_from_columns(other)
+        assert found.value.seen == type(other).__name__ and "read_all()" in str(found.value)
+    assert events_of(reader.read_all()) == events_of(next(iter(table.to_batches()))) == events_of(table)
 
 
 BOUNDS = {"int8": 2**7, "int16": 2**15, "int32": 2**31, "int64": 2**63}
