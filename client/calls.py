@@ -217,8 +217,8 @@ class Calls(OperatorCalls, SchemaCalls):
         Parameters
         ----------
         batch : list of dict, dict of columns, or bytes
-            A list of events; a mapping from attribute names to NumPy arrays, Arrow arrays or lists of one
-            length, or an Arrow table or record batch; or
+            A list of events; a mapping from attribute names to NumPy arrays, Arrow arrays, pandas Series or
+            lists of one length, an Arrow table or record batch, or a pandas DataFrame (without its index); or
             JSON: lines of objects, or one array of objects.
         answer : {"handles", "counts", "none"}
             How much comes back. Owners are notified in any case.

@@ -133,6 +133,7 @@ def payload_of(batch: Any) -> Payload:
     # Imported here: a client that only subscribes needs none of it.
     from pubsub_cluster.language import batch as batches
     from pubsub_cluster.language.payload_arrow import is_arrow
+    from pubsub_cluster.language.payload_pandas import is_pandas
 
     if isinstance(batch, batches.Payload):
         return batch
@@ -140,7 +141,7 @@ def payload_of(batch: Any) -> Payload:
         return batches.payload_from_json(batch)
     if isinstance(batch, bytes | bytearray | memoryview):
         return batches.payload_from_json(bytes(batch))
-    if isinstance(batch, Mapping) or is_arrow(batch):
+    if isinstance(batch, Mapping) or is_arrow(batch) or is_pandas(batch):
         return batches.payload_from_columns(batch)
     if isinstance(batch, Sequence):
         return batches.payload_from_dicts(batch)

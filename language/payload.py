@@ -27,6 +27,12 @@ import numpy.typing as npt
 from pubsub_cluster.language.errors import CallerError, EventError
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.payload_arrow import columns_of_arrow, is_arrow, values_of_arrow
+from pubsub_cluster.language.payload_pandas import (
+    columns_of_pandas,
+    is_missing,
+    is_pandas,
+    values_of_pandas,
+)
 from pubsub_cluster.language.payload_text import Utf8Values, utf8_of_array
 from pubsub_cluster.language.values import encode_texts
 
@@ -129,11 +135,12 @@ def payload_from_columns(columns: Any) -> Payload:
 
     Parameters
     ----------
-    columns : mapping of str to array or list, or an Arrow table or record batch
+    columns : mapping of str to array or list, an Arrow table or record batch, or a pandas DataFrame
         One value per event: integers, floats, booleans or text as NumPy arrays, masked arrays, Arrow arrays,
-        lists or anything `numpy.asarray` takes; ``datetime64`` becomes integer microseconds. None, NaT and
-        masked values are missing. A float NaN is a value, which the cluster refuses. Columns of mixed or
-        other Python values (lists for several values, say) are sent as rows.
+        pandas Series, lists or anything `numpy.asarray` takes; ``datetime64`` becomes integer microseconds.
+        None, NaT, NA and masked values are missing. A float NaN is a value, which the cluster refuses; only
+        in a column of pandas that is not of a NumPy type of floats it is missing. Columns of mixed or other
+        Python values (lists for several values, say) are sent as rows.
 
     Raises
     ------
@@ -142,6 +149,8 @@ def payload_from_columns(columns: Any) -> Payload:
     """
     if (of_arrow := columns_of_arrow(columns)) is not None:
         columns = of_arrow
+    elif (of_pandas := columns_of_pandas(columns)) is not None:
+        columns = of_pandas
     prepared = {name: _Column.of(name, values) for name, values in columns.items()}
     counts = {name: column.size for name, column in prepared.items()}
     if len(set(counts.values())) > 1:
@@ -182,6 +191,12 @@ class _Column(NamedTuple):
             given = given.data
         if isinstance(given, list | tuple):
             return cls(list(given), valid)
+        if type(given) is not np.ndarray and is_pandas(given):
+            plain, valid = values_of_pandas(given)
+            column = cls.of(name, plain)
+            if valid is not None and column.valid is not None:
+                valid = valid & column.valid
+            return cls(column.values, column.valid if valid is None else valid)
         array = np.asarray(given)
         if array.ndim != 1:
             raise CallerError(f"column {name!r} is not one-dimensional", seen=list(array.shape))
@@ -289,6 +304,8 @@ def _plain_value(value: Any) -> Any:
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if is_missing(value):
+        return None
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
 
 
@@ -296,6 +313,8 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain_value, decimal_format="number
 
 
 def _encoding_error(event_idx: int, event: Any, found: Exception) -> EventError:
+    if isinstance(event, dict):
+        event = {name: value for name, value in event.items() if not is_missing(value)}
     try:
         flatten_event(event)
     except EventError as refused:
