@@ -199,7 +199,7 @@ class _Column(NamedTuple):
             return cls(column.values, column.valid if valid is None else valid)
         array = np.asarray(given)
         if array.ndim != 1:
-            raise CallerError(f"column {name!r} is not one-dimensional", seen=list(array.shape))
+            raise _not_a_column(name, given, array)
         if array.dtype.kind == "M":
             known = ~np.isnat(array)
             array = array.astype("datetime64[us]").astype(np.int64)
@@ -237,6 +237,22 @@ class _Column(NamedTuple):
             return None
         mask = [] if valid is None else [_bytes_of(valid.astype(np.uint8))]
         return typed[0], valid is not None, mask + typed[1]
+
+
+def _not_a_column(name: str, given: Any, array: npt.NDArray[Any]) -> CallerError:
+    if array.ndim == 0:
+        return CallerError(
+            f"column {name!r} is a single value: this looks like one event, not like columns",
+            seen=given,
+            limit="a list of events, or an array of values for each name",
+            remedy="Give a list with it.",
+        )
+    return CallerError(
+        f"column {name!r} is not one-dimensional",
+        seen=list(array.shape),
+        limit="one value for each event",
+        remedy="Give lists for several values, or a column for each.",
+    )
 
 
 def _list_buffers(values: list[Any]) -> tuple[str, list[Buffer]] | None:

@@ -298,3 +298,15 @@ def test_limits_of_a_batch() -> None:
     long_name = payload_from_columns({"n" * 2000: [1]})
     with pytest.raises(LimitError):
         check_payload(long_name.header, long_name.buffers)
+
+
+@pytest.mark.parametrize(
+    "event", [{"cpu": 99}, {"s": "x"}, {"n": None}, {"o": {"x": 1}}, {"many": [1, 2], "f": np.float64(1.5)}]
+)
+def test_one_event_instead_of_a_list_says_so(event: dict[str, Any]) -> None:
+    with pytest.raises(CallerError, match="looks like one event") as found:
+        payload_from_columns(event)
+    assert str(found.value).endswith("Give a list with it.")
+    assert repr(list(event)[-1]) in found.value.condition
+    with pytest.raises(CallerError, match=r"not one-dimensional; seen \[2, 1\]"):
+        payload_from_columns({"a": np.zeros((2, 1))})
