@@ -27,6 +27,7 @@ import numpy.typing as npt
 from pubsub_cluster.language.errors import CallerError, EventError
 from pubsub_cluster.language.events import flatten_event
 from pubsub_cluster.language.payload_arrow import columns_of_arrow, is_arrow, values_of_arrow
+from pubsub_cluster.language.payload_instants import instants_of
 from pubsub_cluster.language.payload_pandas import (
     columns_of_pandas,
     is_missing,
@@ -202,8 +203,11 @@ class _Column(NamedTuple):
             raise _not_a_column(name, given, array)
         if array.dtype.kind == "M":
             known = ~np.isnat(array)
-            array = array.astype("datetime64[us]").astype(np.int64)
             valid = known if valid is None else valid & known
+            instants = instants_of(array, valid)
+            if isinstance(instants, list):
+                return cls(instants, None)
+            array = instants
         if array.dtype.kind == "U" and (texts := utf8_of_array(array)) is not None:
             return cls(texts, valid)
         if array.dtype.kind in "OUT":
@@ -280,7 +284,7 @@ def _array_buffers(
         return "bool", [_bytes_of(array.astype(np.uint8))]
     if kind == "f":
         return "float64", [_bytes_of(array.astype("<f8"))]
-    if array.dtype == np.uint64:
+    if kind == "u" and array.dtype.itemsize == 8:  # in either order of bytes
         wide = array > np.uint64(2**63 - 1)
         if (wide if valid is None else wide & valid).any():
             return None

@@ -94,7 +94,7 @@ def values_of_arrow(
         filled = array if valid is None else array.fill_null(False if types.is_boolean(kind) else 0)
         return filled.to_numpy(zero_copy_only=False), valid
     if types.is_timestamp(kind) or types.is_date(kind):
-        return array.to_numpy(zero_copy_only=False).astype("datetime64[us]"), valid
+        return array.to_numpy(zero_copy_only=False), valid  # in their own unit
     return array.to_pylist(), None
 
 

@@ -217,6 +217,31 @@ def test_columns_that_only_rows_can_carry(column: Any, refused: list[int]) -> No
         assert event_values(raw, event_idx)["b"] == (event_idx,)
 
 
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"])
+@given(counts=st.lists(st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**7), 10**7), min_size=1))
+def test_instants_that_microseconds_do_not_hold_are_refused(unit: str, counts: list[int]) -> None:
+    column = np.array(counts).view(f"datetime64[{unit}]")
+    payload = payload_from_columns({"t": column})
+    days = {"Y": 365.2425, "M": 365.2425 / 12, "W": 7.0, "D": 1.0}
+    seconds = {"h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+    unit_us = 1e6 * seconds.get(unit, 86_400 * days.get(unit, 0.0))
+    raw = decode_payload(payload.header, payload.buffers)
+    for event, count in enumerate(counts):
+        about = count * unit_us
+        if abs(about) < 0.999 * 2**63:
+            assert abs(event_values(raw, event)["t"][0] - about) <= 1e-4 * abs(about) + 3 * 86_400e6
+        elif abs(about) > 1.001 * 2**63:
+            assert event in raw.refused
+
+
+def test_bytes_in_the_other_order_are_the_same_numbers() -> None:
+    wide = [2**63 + 1, 5]
+    for order in "<>":
+        payload = payload_from_columns({"a": np.array(wide, dtype=f"{order}u8")})
+        raw = decode_payload(payload.header, payload.buffers)
+        assert set(raw.refused) == {0} and event_values(raw, 1) == {"a": (5,)}
+
+
 @pytest.mark.parametrize(
     "columns",
     [
