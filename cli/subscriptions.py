@@ -112,7 +112,7 @@ def update(
       pubsub-cluster update dear 'price > 200' --valid-until none
     """
     window = {"valid_from": ("--valid-from", valid_from), "valid_until": ("--valid-until", valid_until)}
-    given = {
+    given: dict[str, Any] = {
         name: None if text == "none" else parse_instant(option, text)
         for name, (option, text) in window.items()
         if text is not None

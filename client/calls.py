@@ -146,16 +146,19 @@ class Calls(OperatorCalls, SchemaCalls):
         *,
         valid_from: int | Keep | None = KEEP,
         valid_until: int | Keep | None = KEEP,
+        metadata: Mapping[str, Any] | Keep | None = KEEP,
     ) -> Subscription:
-        """Replace a subscription's expression, and its window where one is given (None: unbounded), at once.
+        """Replace a subscription's expression, and its window and metadata where given, at once.
+
+        None is an unbounded window, and no metadata.
 
         Raises
         ------
         UnknownIdError
             No live subscription has this id. Else as for `subscribe`.
         """
-        window = {"valid_from": valid_from, "valid_until": valid_until}
-        item = {"id": id, "expr": expression, **{k: v for k, v in window.items() if v is not KEEP}}
+        optional = {"valid_from": valid_from, "valid_until": valid_until, "metadata": metadata}
+        item = {"id": id, "expr": expression, **{k: v for k, v in optional.items() if v is not KEEP}}
         return _raised((await self.update_many([item]))[0])
 
     async def update_many(

@@ -25,7 +25,13 @@ from pubsub_cluster.client.changes import (
 from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.in_order import Sender, ask_in_order
 from pubsub_cluster.client.session import Session
-from pubsub_cluster.language.errors import DuplicateIdError, ProtocolError, PubSubError, UnknownIdError
+from pubsub_cluster.language.errors import (
+    CallerError,
+    DuplicateIdError,
+    ProtocolError,
+    PubSubError,
+    UnknownIdError,
+)
 from pubsub_cluster.language.protocol import (
     DESCRIBED_EXPRESSIONS_MAX,
     DESCRIBED_IDS_MAX,
@@ -123,6 +129,17 @@ def _subscriptions(results: list[dict[str, Any] | PubSubError]) -> list[Subscrip
     return [r if isinstance(r, PubSubError) else subscription_from(r) for r in results]
 
 
+def _listed(ids: Iterable[str]) -> list[str]:
+    if isinstance(ids, str | bytes):
+        raise CallerError(
+            "a list of ids is needed, not one id",
+            seen=ids,
+            limit="an iterable of texts",
+            remedy="Put it in a list.",
+        )
+    return list(ids)
+
+
 def _joined(encoded: list[bytes]) -> bytes:
     return b"[" + b",".join(encoded) + b"]"
 
@@ -211,7 +228,7 @@ class CatalogueCalls:
 
     async def remove(self, ids: Iterable[str]) -> list[PubSubError | None]:
         """Unsubscribe; return an error or None for each id."""
-        encoded = [as_json(id) for id in ids]
+        encoded = [as_json(id) for id in _listed(ids)]
         items_max = await self._items_max()
         results: list[PubSubError | None] = []
         size_bytes_max = await self.limit("batch_size_bytes_max")
@@ -231,7 +248,7 @@ class CatalogueCalls:
 
     async def describe(self, ids: Iterable[str], expressions: bool) -> list[dict[str, Any] | PubSubError]:
         """Return what the cluster knows of each subscription, in order."""
-        wanted = list(ids)
+        wanted = _listed(ids)
         results: list[dict[str, Any] | PubSubError] = []
         step = DESCRIBED_EXPRESSIONS_MAX if expressions else DESCRIBED_IDS_MAX
         more = {"expressions": True} if expressions else {}

@@ -3,7 +3,7 @@
 An expression goes out as the user gave it where JSON can carry it: text as text, the JSON form as JSON.
 Only trees and Python expressions are converted here. JSON encoders turn NaN and infinities into ``null``;
 ``null`` never stands in an expression, so an item whose bytes contain that word takes the slow path, which
-finds the reason.
+finds the reason; in metadata it may stand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pubsub_cluster.language.protocol import Fields, Message, check_field_names
 
 
 class Keep(enum.Enum):
-    """Says that an update leaves a member of the validity window as it is."""
+    """Says that an update leaves a member of the validity window, or the metadata, as it is."""
 
     KEEP = "keep"
 
@@ -124,7 +124,8 @@ def encode_item(item: Mapping[str, Any], fields: Fields, size_bytes_max: int) ->
     Raises
     ------
     PubSubError
-        Unknown or missing fields, an expression that cannot be carried, an item above `size_bytes_max`.
+        Unknown or missing fields, an expression or a number that cannot be carried, an item above
+        `size_bytes_max`.
     """
     if not isinstance(item, Mapping):
         raise ProtocolError("an item is not a mapping", seen=item, remedy='Give {"expr": ..., "id": ...}.')
@@ -138,6 +139,11 @@ def encode_item(item: Mapping[str, Any], fields: Fields, size_bytes_max: int) ->
         data = orjson.dumps(body)
     except orjson.JSONEncodeError as error:
         raise ProtocolError("an item has a field that JSON cannot carry", seen=str(error)) from None
+    if b"null" in data and body.get("metadata") is not None:
+        # Imported here: most clients never come here.
+        from pubsub_cluster.language.subscription import check_finite
+
+        check_finite(body["metadata"])
     if len(data) > size_bytes_max:
         raise LimitError(
             "a subscription is larger than a request may be",

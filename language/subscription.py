@@ -5,6 +5,7 @@ Whoever takes subscriptions in, the coordinator or a job that builds a catalogue
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import msgspec
@@ -89,7 +90,8 @@ def encode_metadata(value: Any, limits: Limits) -> bytes | None:
     Raises
     ------
     ExpressionError
-        Not an object, or none that an answer can carry: an integer beyond 64 bits, or nested too deeply.
+        Not an object, a number in it is not finite, or an answer could not carry it: an integer beyond 64
+        bits, or nested too deeply.
     LimitError
         Larger than `limits.metadata_size_bytes_max`.
     """
@@ -106,6 +108,8 @@ def encode_metadata(value: Any, limits: Limits) -> bytes | None:
             limit="integers of 64 bits, some 250 levels of lists and objects",
             remedy="Write large numbers as texts.",
         ) from None
+    if b"null" in data:
+        check_finite(value)
     check_limit(
         "metadata_size_bytes_max",
         len(data),
@@ -114,3 +118,21 @@ def encode_metadata(value: Any, limits: Limits) -> bytes | None:
         "Keep long texts elsewhere, under the subscription's id.",
     )
     return data
+
+
+def check_finite(metadata: Any) -> None:
+    """Raise `ExpressionError` for a NaN or an infinity in metadata: JSON encoders make null of them."""
+    pending = [metadata]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ExpressionError(
+                "metadata has a number that JSON does not have",
+                seen=repr(value),
+                limit="finite numbers",
+                remedy="Leave it out, or write it as a text.",
+            )

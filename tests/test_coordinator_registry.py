@@ -187,6 +187,14 @@ def test_update_keeps_handle_and_window_and_replaces_the_row() -> None:
     assert columns.owner[0] == columns.owner[1]
 
 
+def test_metadata_has_no_number_that_json_does_not_have() -> None:
+    registry = new_registry()
+    for number in (float("nan"), float("inf")):
+        with pytest.raises(ExpressionError, match="a number that JSON does not have"):
+            registry.stage_subscribe({"id": "a", "expr": EXPR, "metadata": {"a": {"b": [number]}}})
+    registry.stage_subscribe({"id": "a", "expr": EXPR, "metadata": {"a": None, "b": "null"}})
+
+
 def described(registry: Registry, subscription_id: str) -> dict[str, Any]:
     told: dict[str, Any] = orjson.loads(
         orjson.dumps(describe(registry, cast(ChangeStore, None), [subscription_id]))

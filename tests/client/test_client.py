@@ -45,6 +45,29 @@ def test_subscribe_update_unsubscribe(cluster: FakeCluster, client: Client) -> N
         client.update("a", "TRUE")
 
 
+def test_metadata_is_kept_unless_an_update_gives_it(cluster: FakeCluster, client: Client) -> None:
+    client.subscribe("TRUE", id="a", metadata={"n": None})
+    for given, sent in (({}, {}), ({"metadata": {"n": 1}},) * 2, ({"metadata": None},) * 2):
+        client.update("a", "TRUE", **given)
+        assert {name: cluster.subscriptions["a"][name] for name in sent} == sent
+        assert given or "metadata" not in cluster.subscriptions["a"]
+    for number in (math.nan, math.inf, -math.inf):
+        for metadata in ({"a": number}, {"a": [{"b": (1.5, number)}], "c": None}):
+            with pytest.raises(CallerError, match="a number that JSON does not have"):
+                client.update("a", "TRUE", metadata=metadata)
+            (refused,) = client.subscribe_many([{"expr": "TRUE", "metadata": metadata}])
+            assert isinstance(refused, CallerError)
+    assert set(cluster.subscriptions) == {"a"}
+
+
+def test_one_id_is_no_list_of_ids(cluster: FakeCluster, client: Client) -> None:
+    client.subscribe("TRUE", id="q1")
+    for call in (client.unsubscribe_many, client.describe_many):
+        with pytest.raises(CallerError, match=r"not one id; seen \"q1\"; .* Put it in a list"):
+            call("q1")
+    assert client.unsubscribe_many(iter(["q1"])) == [None]
+
+
 def test_an_id_is_made_for_a_subscription_without_one(cluster: FakeCluster, client: Client) -> None:
     first, second = client.subscribe("TRUE"), client.subscribe("TRUE")
     assert first.id != second.id
