@@ -223,6 +223,7 @@ class Calls(OperatorCalls, SchemaCalls):
             A list of events; a mapping from attribute names to NumPy arrays, Arrow arrays, pandas Series or
             lists of one length, an Arrow table or record batch, or a pandas DataFrame (without its index); or
             JSON: lines of objects, or one array of objects.
+            A `datetime` with an offset is a value where the attribute is declared as `timestamp`.
         answer : {"handles", "counts", "none"}
             How much comes back. Owners are notified in any case.
         ids : bool

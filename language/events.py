@@ -9,6 +9,7 @@ flat: `EventReader.flatten` takes scalars in one pass and leaves objects and arr
 from __future__ import annotations
 
 import math
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NoReturn, TypeAlias
 
 from pubsub_cluster.language.errors import DomainError, EventError, LimitError, PubSubError
@@ -24,6 +25,8 @@ _KNOWN_NAMES_MAX = 65_536
 _READERS_MAX = 16
 # Undeclared names for which a similar declared name was looked up, up to so many per reader.
 _SUGGESTIONS_MAX = 256
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 # Domains whose canonical value is the value itself when it has exactly this type.
 _UNCHANGED_TYPE: dict[DomainKind, type] = {
@@ -79,7 +82,7 @@ class EventReader:
                 if isinstance(value, dict | list | tuple):
                     nested.append((name, value))
                     continue
-                self.check_scalar(name, value)
+                value = self._checked_scalar(name, value)
             if is_declaring:
                 value = self._declared_value(name, value)
             flat[name] = (value,)
@@ -139,9 +142,18 @@ class EventReader:
                 f"attribute {name!r} has a value of a type that JSON does not have",
                 seen=kind.__name__,
                 limit="null, booleans, numbers, strings, lists and objects",
-                remedy="Send dates as RFC 3339 text or as integer microseconds." if _is_date(value) else None,
+                remedy=_remedy_of(value),
                 attribute=name,
             )
+
+    def _checked_scalar(self, name: str, value: Any) -> Any:
+        """Return a scalar that is checked; of an instant where the attribute is one, its microseconds."""
+        if isinstance(value, datetime) and value.utcoffset() is not None:
+            declared = self._declared.get(name)
+            if declared is not None and declared[0].domain is DomainKind.TIMESTAMP:
+                return (value - _EPOCH) // _MICROSECOND
+        self.check_scalar(name, value)
+        return value
 
     def _declared_value(self, name: str, value: Value) -> Value:
         """Return the canonical form of a checked scalar, or raise `EventError`."""
@@ -229,8 +241,7 @@ class EventReader:
         name = path[0] if len(path) == 1 else ".".join(path)
         if len(path) > 1 and name not in self._known_names:
             self.check_name(name)
-        self.check_scalar(name, value)
-        value = self._declared_value(name, value)
+        value = self._declared_value(name, self._checked_scalar(name, value))
         if owners.setdefault(name, path) != path:
             raise EventError(
                 f"two entries of the event have the name {name!r} once they are flattened",
@@ -257,7 +268,8 @@ def flatten_event(event: Any, schema: Schema = EMPTY_SCHEMA, limits: Limits = DE
     Parameters
     ----------
     event : object
-        A dictionary with text keys, of JSON values as Python has them.
+        A dictionary with text keys, of JSON values as Python has them. Where an attribute is declared as
+        `timestamp`, also a `datetime` with an offset.
     schema : Schema
         Values of declared attributes are brought to their canonical form.
     limits : Limits
@@ -322,5 +334,10 @@ def refuse_count(entry_count_max: int) -> NoReturn:
     )
 
 
-def _is_date(value: Any) -> bool:
-    return hasattr(value, "isoformat")
+def _remedy_of(value: Any) -> str | None:
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        return "Declare the attribute as `timestamp`, or send RFC 3339 text or integer microseconds."
+    # By their names, because who reads events of JSON needs no NumPy for it.
+    if isinstance(value, date | time | timedelta) or type(value).__name__ in ("datetime64", "timedelta64"):
+        return "Send instants as RFC 3339 text with an offset or as whole microseconds, durations as numbers."
+    return None

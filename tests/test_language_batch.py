@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from typing import Any
@@ -335,3 +336,36 @@ def test_one_event_instead_of_a_list_says_so(event: dict[str, Any]) -> None:
     assert repr(list(event)[-1]) in found.value.condition
     with pytest.raises(CallerError, match=r"not one-dimensional; seen \[2, 1\]"):
         payload_from_columns({"a": np.zeros((2, 1))})
+
+
+class Moment(datetime.datetime):
+    """A kind of its own, as pandas has one."""
+
+
+def test_instants_travel_to_attributes_that_are_timestamps() -> None:
+    moments = [kind(1970, 1, 1, 0, 0, 1, 5, datetime.UTC) for kind in (datetime.datetime, Moment)]
+    at = {"t": (1_000_005,)}
+    for payload in (
+        payload_from_dicts([{"t": moment} for moment in moments]),
+        payload_from_columns({"t": moments}),
+        payload_from_columns({"t": np.array(moments, dtype=object)}),
+    ):
+        raw = decode_payload(payload.header, payload.buffers, SCHEMA)
+        assert not payload.refused and [event_values(raw, one) for one in (0, 1)] == [at, at]
+        assert json.loads(event_as_json(payload.header, payload.buffers, 1)) == {
+            "t": "1970-01-01T00:00:01.000005Z"
+        }
+        assert set(decode_payload(payload.header, payload.buffers).refused) == {0, 1}
+    refused = payload_from_dicts([{"t": moments[1], "n": 1 << 70}]).refused[0]
+    assert refused.fields["attribute"] == "n"
+
+
+def test_a_timestamp_takes_no_moment_without_an_offset() -> None:
+    """They are texts on their way, which a declared timestamp refuses."""
+    moment = datetime.datetime(2026, 1, 31, 12)
+    for value in (moment, moment.date(), moment.time(), datetime.timedelta(1)):
+        payload = payload_from_dicts([{"t": value}, {"s": value}])
+        raw = decode_payload(payload.header, payload.buffers, SCHEMA)
+        assert "RFC 3339 text with an offset" in str(raw.refused[0]) and set(raw.refused) == {0}
+    kind = Moment(2026, 1, 31)
+    assert "with an offset" in str(payload_from_dicts([{"s": kind}]).refused[0])

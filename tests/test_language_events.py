@@ -180,3 +180,27 @@ def test_flat_events_read_the_same_on_both_ways(event: dict[str, Any]) -> None:
     assert flatten_event(event) == {name: (value,) for name, value in event.items() if value is not None}
     nested = {"x": event}
     assert flatten_event(nested) == {f"x.{name}": values for name, values in flatten_event(event).items()}
+
+
+SECOND = datetime.datetime(1970, 1, 1, 9, 0, 1, 5, datetime.timezone(datetime.timedelta(hours=9)))
+
+
+def test_an_instant_is_taken_where_the_attribute_is_one() -> None:
+    before = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    flat = flatten_event({"t": SECOND, "s": "x"}, FLIGHTS)
+    assert flat == {"t": (1_000_005,), "s": ("x",)}
+    assert flatten_event({"t": [SECOND, before, 7]}, FLIGHTS)["t"] == (1_000_005, -62_135_596_800_000_000, 7)
+    for name in ("n", "s", "undeclared"):
+        with pytest.raises(EventError, match="Declare the attribute as `timestamp`"):
+            flatten_event({name: SECOND}, FLIGHTS)
+        with pytest.raises(EventError, match="Declare the attribute as `timestamp`"):
+            flatten_event({name: [SECOND]}, FLIGHTS)
+
+
+@pytest.mark.parametrize(
+    "value", [SECOND.replace(tzinfo=None), SECOND.date(), SECOND.time(), datetime.timedelta(1)]
+)
+def test_what_is_no_instant_is_refused_everywhere(value: Any) -> None:
+    for name in ("t", "s", "undeclared"):
+        with pytest.raises(EventError, match="RFC 3339 text with an offset"):
+            flatten_event({name: value}, FLIGHTS)

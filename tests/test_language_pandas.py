@@ -12,6 +12,7 @@ import pytest
 from pubsub_cluster.client.publishing import payload_of
 from pubsub_cluster.language.batch import check_payload, decode_payload, event_values
 from pubsub_cluster.language.errors import CallerError, EventError
+from pubsub_cluster.language.schema import Attribute, DomainKind, Schema
 
 if importlib.util.find_spec("pandas") is None:
     pytest.skip("pandas is not needed, and not installed", allow_module_level=True)
@@ -84,6 +85,9 @@ def test_times_are_microseconds() -> None:
         moment = second if zone is None else second.tz_localize("UTC").tz_convert(zone)
         for series in (pd.Series([moment, pd.NaT]), pd.Series([moment, pd.NaT]).astype("category")):
             assert events_of({"t": series}) == ([{"t": (1_000_000,)}, {}], set(), "columns")
+    rows = payload_of([{"t": second.tz_localize("UTC")}, {"t": second}])
+    raw = decode_payload(rows.header, rows.buffers, Schema((Attribute("t", DomainKind.TIMESTAMP),)))
+    assert event_values(raw, 0) == {"t": (1_000_000,)} and set(rows.refused) == set(raw.refused) == {1}
     with pytest.raises(CallerError, match="not carried"):
         events_of({"t": pd.Series([second - EPOCH])})
 
