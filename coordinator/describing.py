@@ -43,24 +43,43 @@ def describe(
     limit = DESCRIBED_EXPRESSIONS_MAX if with_expressions else DESCRIBED_IDS_MAX
     if len(ids) > limit:
         raise ProtocolError("too many ids in one request", seen=len(ids), limit=limit)
+    found = [_live(registry, subscription_id) for subscription_id in ids]
+    results = [told for _, told in found]
+    if not with_expressions:
+        return results
+    try:
+        # Read together: subscriptions that were made together are one record of the table.
+        written = store.expressions(version for version, _ in found if version is not None)
+    except StoreError as error:
+        return [told if version is None else _refused(error) for version, told in found]
     size_bytes = 0
-    results: list[dict[str, Any]] = []
-    for subscription_id in ids:
+    for i, (version, told) in enumerate(found):
+        if version is None:
+            continue
         try:
-            name, row, live = registry.live(subscription_id)
-            # As it was stored: an older version took numbers and depths that cannot be written once more.
-            metadata = None if live.metadata is None else orjson.Fragment(live.metadata)
-            result = {"ok": True, "id": name, **live._asdict(), "metadata": metadata}
-            if with_expressions:
-                version = registry.row_versions.version_of(row)
-                expression = _written(store.expressions([version]), version, name)
-                size_bytes += len(expression)
-                _check_room(size_bytes, len(expression), registry.limits.batch_size_bytes_max)
-                result["expr"] = orjson.Fragment(expression)
+            expression = _written(written, version, told["id"])
+            size_bytes += len(expression)
+            _check_room(size_bytes, len(expression), registry.limits.batch_size_bytes_max)
+            told["expr"] = orjson.Fragment(expression)
         except PubSubError as error:
-            result = {"ok": False, "error": error.to_dict()}
-        results.append(result)
+            results[i] = _refused(error)
     return results
+
+
+def _live(registry: Registry, subscription_id: Any) -> tuple[int | None, dict[str, Any]]:
+    """Return the version of a subscription and what memory has of it; None, and why there is nothing."""
+    try:
+        name, row, live = registry.live(subscription_id)
+    except PubSubError as error:
+        return None, _refused(error)
+    # As it was stored: an older version took numbers and depths that cannot be written once more.
+    metadata = None if live.metadata is None else orjson.Fragment(live.metadata)
+    told = {"ok": True, "id": name, **live._asdict(), "metadata": metadata}
+    return registry.row_versions.version_of(row), told
+
+
+def _refused(error: PubSubError) -> dict[str, Any]:
+    return {"ok": False, "error": error.to_dict()}
 
 
 def list_page(registry: Registry, store: ChangeStore, after: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pubsub_cluster.client.blocking import each
 from pubsub_cluster.client.catalogue import CatalogueCalls
-from pubsub_cluster.coordinator import describing, handle_order, row_versions
+from pubsub_cluster.coordinator import describing, handle_order, row_versions, store
 from pubsub_cluster.coordinator.describing import describe, list_page
 from pubsub_cluster.coordinator.handle_order import HandleOrder
 from pubsub_cluster.coordinator.registry import Registry
@@ -232,6 +232,15 @@ def test_a_listing_has_everything_that_lives_through_it_once(monkeypatch: pytest
             assert one.expression in catalogue.history[one.handle]
         disturbed += catalogue.disturbed
     assert disturbed > 60
+
+
+def test_subscriptions_that_were_made_together_are_read_at_once(desk: Desk) -> None:
+    desk.keep(*(desk.registry.stage_subscribe({"id": f"s{i}", "expr": f"x = {i}"}) for i in range(20)))
+    desk.flush()
+    with mock.patch.object(store, "decode_changes", wraps=store.decode_changes) as decoded:
+        told = plain(describe(desk.registry, desk.store, [f"s{i}" for i in range(20)], True))
+    assert [one["expr"] for one in told] == [f"x = {i}" for i in range(20)]
+    assert decoded.call_count == 1
 
 
 def test_a_table_that_is_gone_is_said(desk: Desk, tmp_path: Path) -> None:
