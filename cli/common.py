@@ -230,6 +230,13 @@ def emit_json(value: Any) -> None:
     click.echo(orjson.dumps(value, default=str, option=orjson.OPT_SERIALIZE_NUMPY).decode())
 
 
+def emit_lines(values: list[dict[str, Any]]) -> None:
+    """Print JSON documents, one a line, all of them in one write."""
+    import orjson
+
+    click.echo(b"".join(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) for value in values), nl=False)
+
+
 def note(text: str) -> None:
     """Say something to the person, not to the pipe."""
     click.echo(text, err=True)

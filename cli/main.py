@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "update": "pubsub_cluster.cli.subscriptions:update",
     "unsubscribe": "pubsub_cluster.cli.subscriptions:unsubscribe",
     "load": "pubsub_cluster.cli.load:load",
+    "list": "pubsub_cluster.cli.listing:list_",
     "publish": "pubsub_cluster.cli.publish:publish",
     "listen": "pubsub_cluster.cli.listen:listen",
     "forget": "pubsub_cluster.cli.listen:forget",

@@ -69,6 +69,7 @@ def test_all_commands_are_there() -> None:
         "update",
         "unsubscribe",
         "load",
+        "list",
         "publish",
         "listen",
         "forget",

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from pubsub_cluster.cli.main import cli
 
 from pubsub_cluster.cli.prometheus import METRICS, WORKER_METRICS
 
@@ -38,6 +41,41 @@ def result_of(*arguments: str, text: str = "", exit_code: int = 0) -> Any:
     done = run(*arguments, "--json", text=text)
     assert done.returncode == exit_code, done.stderr
     return json.loads(done.stdout)
+
+
+def lines_of(*arguments: str, text: str = "", exit_code: int = 0) -> tuple[list[dict[str, Any]], str]:
+    """Return what a command prints as lines of JSON, and what it says; it runs in this process."""
+    done = CliRunner().invoke(cli, list(arguments), input=text)
+    assert done.exit_code == exit_code, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def check_listing(*data: str) -> None:
+    """What `list` prints can be loaded again: over what is there, or where there is nothing."""
+    given = [
+        {"id": "t1", "owner": "eva", "expr": "x  =  1", "metadata": {"tags": ["a", "ü"], "none": None}},
+        {"id": "t2", "owner": "eva", "expr": {"attr": "x", "op": ">", "value": 1.5}, "valid_from": 5},
+        {"id": "t0", "owner": "default", "expr": "x = 0", "valid_from": 0, "valid_until": 2**60},
+    ]
+    before, _ = lines_of("list", *data)
+    lines_of("load", "-", "--json", *data, text="\n".join(map(json.dumps, given)))
+    told = CliRunner().invoke(cli, ["list", *data]).stdout
+    every = [json.loads(line) for line in told.splitlines()]
+    assert every == before + given, "the oldest first"
+    assert lines_of("list", "--owner", "eva", *data)[0] == given[:2]
+    assert lines_of("list", "t0", "t2", "--owner", "eva", "--json", *data)[0] == given[1:2]
+    found, said = lines_of("list", "t2", "no-such", "t1", *data, exit_code=1)
+    assert found == [given[1], given[0]] and "Error: no-such: no subscription has this id." in said
+    (_, error), _ = lines_of("list", "t2", "no-such", "--json", *data, exit_code=1)
+    assert (error["id"], error["error"]["code"]) == ("no-such", "unknown_id")
+
+    ((again,), _) = lines_of("load", "-", "--replace", "--json", *data, text=told)
+    assert again["replaced"] == len(every) and lines_of("list", *data)[0] == every
+    lines_of("unsubscribe", *(line["id"] for line in every), "--json", *data)
+    assert lines_of("list", *data)[0] == []
+    lines_of("load", "-", "--json", *data, text=told)
+    assert CliRunner().invoke(cli, ["list", *data]).stdout == told
+    lines_of("unsubscribe", *(line["id"] for line in given), "--json", *data)
 
 
 @pytest.fixture
@@ -99,6 +137,7 @@ def test_a_whole_session(data_dir: Path) -> None:
         assert changed["handle"] == made["handle"]
         again = result_of("load", "-", "--replace", *data, text=lines.splitlines()[0])
         assert (again["loaded"], again["replaced"]) == (1, 1)
+        check_listing(*data)
         assert result_of("status", *data)["subscriptions"] == 2
         assert "subscriptions" in run("status", *data).stdout
         metrics = run("status", "--prometheus", *data).stdout
