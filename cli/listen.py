@@ -39,9 +39,9 @@ def listen(
 ) -> None:
     """Print what an owner is told.
 
-    These are the events that match subscriptions of OWNER, until Ctrl-C. Notifications that were lost
-    because this reader was too slow are counted and said, never hidden. When the cluster falls silent this
-    is said once, and the command waits until it is back.
+    These are the events that match subscriptions of OWNER, each with the ids and handles of these, until
+    Ctrl-C. Notifications that were lost because this reader was too slow are counted and said, never hidden.
+    When the cluster falls silent this is said once, and the command waits until it is back.
 
     With --unmatched they are the events that no subscription matches, a few thousand a second at most.
 
@@ -51,7 +51,7 @@ def listen(
     \b
     Example:
       pubsub-cluster listen ann
-      pubsub-cluster listen ann --json --count 10 | jq .event
+      pubsub-cluster listen ann --json --count 10 | jq '.ids, .event'
       pubsub-cluster listen ann --durable mailer
       pubsub-cluster listen --unmatched
     """
@@ -76,15 +76,18 @@ def listen(
                         "batch_id": found.batch_id,
                         "event_index": found.event_index,
                         "handles": list(found.handles),
+                        "ids": list(found.ids),
                         "event": found.event,
+                        "sequence": found.sequence,
                         "dropped": found.dropped,
                     }
                 )
             else:
-                handles = ", ".join(str(handle) for handle in found.handles)
+                named = zip(found.ids, found.handles, strict=True)
+                told = ", ".join(f"{name} (handle {handle})" for name, handle in named)
                 event = orjson.dumps(found.event).decode()
                 place = f"{found.batch_id}[{found.event_index}]"
-                click.echo(printable(f"{place} -> {handles or 'nobody'}  {event}"))
+                click.echo(printable(f"{place} -> {told or 'nobody'}  {event}"))
             seen_count += 1
             if seen_count == count:
                 break

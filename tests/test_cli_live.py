@@ -161,7 +161,7 @@ def test_listen_prints_notifications_and_ends_with_ctrl_c(data_dir: Path) -> Non
     data = ("--data", str(data_dir))
     result_of("start", "--detach", "--workers", "1", *data)
     try:
-        result_of("subscribe", "price > 10", "--owner", "ann", *data)
+        made = result_of("subscribe", "price > 10", "--id", "dear", "--owner", "ann", *data)
         listener = subprocess.Popen(
             [sys.executable, "-m", "pubsub_cluster.cli", "listen", "ann", "--json", *data],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
@@ -171,6 +171,7 @@ def test_listen_prints_notifications_and_ends_with_ctrl_c(data_dir: Path) -> Non
         run("publish", "-", *data, text='{"price": 11}\n{"price": 9}\n')
         told = json.loads(listener.stdout.readline())
         assert (told["owner"], told["event_index"], told["event"]) == ("ann", 0, {"price": 11})
+        assert (told["ids"], told["handles"], told["sequence"]) == (["dear"], [made["handle"]], 0)
         listener.send_signal(signal.SIGINT)
         out, err = listener.communicate(timeout=TIMEOUT_S)
         assert listener.returncode == 130
@@ -180,6 +181,9 @@ def test_listen_prints_notifications_and_ends_with_ctrl_c(data_dir: Path) -> Non
         run("publish", "-", *data, text='{"price": 12}\n')
         one = ("listen", "ann", "--durable", "mailer", "--count", "1", "--json", *data)
         assert json.loads(run(*one).stdout)["event"] == {"price": 12}
+        CliRunner().invoke(cli, ["publish", "-", *data], input='{"price": 13}\n')
+        as_text = CliRunner().invoke(cli, [word for word in one if word != "--json"]).stdout
+        assert as_text.endswith(f'[0] -> dear (handle {made["handle"]})  {{"price":13}}\n')
         assert run(*durable).stdout == "", "it was printed, and acknowledged"
         assert result_of("forget", "ann", "mailer", *data)["forgotten"] is True
         assert result_of("forget", "ann", "mailer", *data, exit_code=1)["forgotten"] is False
