@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 
 from pubsub_cluster.cli.main import cli
-
 from pubsub_cluster.cli.prometheus import METRICS, WORKER_METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
