@@ -196,7 +196,7 @@ class _Column(NamedTuple):
             given = given.data
         if isinstance(given, list | tuple):
             return cls(list(given), valid)
-        if type(given) is not np.ndarray and is_pandas(given):
+        if type(given) is not np.ndarray and is_pandas(given) and getattr(given, "ndim", 0) == 1:
             plain, valid = values_of_pandas(given)
             column = cls.of(name, plain)
             if valid is not None and column.valid is not None:

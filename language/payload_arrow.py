@@ -63,12 +63,19 @@ def values_of_arrow(
     Raises
     ------
     CallerError
-        A type that is not carried.
+        No array, or of a type that is not carried.
     """
     arrow = sys.modules["pyarrow"]
     array = given.combine_chunks() if isinstance(given, arrow.ChunkedArray) else given
     if isinstance(array, arrow.ChunkedArray):  # as some versions leave an empty one
         array = arrow.concat_arrays(array.chunks) if array.num_chunks else arrow.array([], array.type)
+    if not isinstance(array, arrow.Array):
+        raise CallerError(
+            f"column {name!r} is no array",
+            seen=type(array).__name__,
+            limit="an Arrow array or chunked array",
+            remedy="Give a column of it; of one event give a list with it.",
+        )
     types = arrow.types
     if types.is_dictionary(array.type):
         if str(array.type.value_type) in _VIEWS:  # which can be cast and little else

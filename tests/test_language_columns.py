@@ -163,6 +163,9 @@ def test_of_arrow_only_tables_and_record_batches_are_batches() -> None:
         with pytest.raises(EventError, match="no batch of events") as found:
             payload_from_columns(other)
         assert found.value.seen == type(other).__name__ and "read_all()" in str(found.value)
+    for other in (table, arrow.scalar(1)):
+        with pytest.raises(CallerError, match="column 'a' is no array"):
+            payload_from_columns({"a": other})
     assert events_of(reader.read_all()) == events_of(next(iter(table.to_batches()))) == events_of(table)
 
 

@@ -105,3 +105,9 @@ def test_a_whole_dataframe() -> None:
     for other in (frame["n"], frame.index, pd.NA):
         with pytest.raises(EventError, match="no batch of events"):
             events_of(other)
+    with pytest.raises(CallerError, match="not one-dimensional"):
+        events_of({"a": frame})
+    for value in (pd.NA, EPOCH, pd.NaT):
+        with pytest.raises(CallerError, match="looks like one event"):
+            events_of({"a": value})
+    assert 0 in payload_of([{"many": [pd.NaT, EPOCH, pd.NA], "wide": 1 << 70}]).refused
