@@ -13,7 +13,7 @@ HEARTBEAT_S = 2.0
 # Silence after a greeting that a listener is told of; the cluster answers at once.
 SILENCE_TOLD_S = HEARTBEAT_S
 # A greeting counts from its answer, which comes a little later: who looks in time must not find it too early.
-GREETED_S = 0.75 * HEARTBEAT_S
+GREETED_SHARE = 0.75  # of `HEARTBEAT_S`
 
 
 class Watch:
@@ -73,7 +73,9 @@ class Watch:
         elif silence_s >= self._timeout_s:
             self._looked_s = -math.inf  # whoever waits once more waits as long again
             raise self._connection.no_reply(f"nothing was heard while listening for `{self._key[0]}`")
-        if now_s - self._connection.greeted_at_s < GREETED_S:  # nothing else that is answered counts
+        if (
+            now_s - self._connection.greeted_at_s < GREETED_SHARE * HEARTBEAT_S
+        ):  # nothing else that is answered counts
             return NOTHING
         self._asked_s = min(self._asked_s, now_s)
         return self._connection.probe(now_s)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pubsub_cluster.client.connection import RESENDS_MAX, Connection, Instructions, Request
-from pubsub_cluster.client.watch import GREETED_S, HEARTBEAT_S, Watch
+from pubsub_cluster.client.watch import GREETED_SHARE, HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, ReplyTimeoutError
 from pubsub_cluster.language.protocol import Buffer, Op, error_frames, parse_message, reply_frames
 
@@ -105,7 +105,7 @@ def test_a_listener_notices_another_life_however_much_is_answered() -> None:
             greeted_at_s.append(now_s)
             again = greet(connection, due, "a" if now_s < 5.0 else "b", now_s)
             assert ops(again) == (["listen"] if len(greeted_at_s) == 4 else [])
-    assert greeted_at_s == [GREETED_S * turn for turn in range(1, 7)]
+    assert greeted_at_s == [GREETED_SHARE * HEARTBEAT_S * turn for turn in range(1, 7)]
 
 
 @pytest.mark.parametrize("timeout_s", [0.5, HEARTBEAT_S, 60.0])
