@@ -27,8 +27,15 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 WAIT_S_MAX = 3_600.0
 
 
+def _named(ctx: click.Context, _: click.Parameter, file: Path) -> Path:
+    """Refuse what stands for a pipe elsewhere: a file of that name would be made."""
+    if str(file) == "-":
+        raise click.BadParameter("'-' is no file: the cluster itself reads and writes it. Give it a name.")
+    return file
+
+
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, callback=_named)
 @cluster_options
 @json_option
 def backup(connect: Callable[[], Client], file: Path, as_json: bool) -> None:
@@ -47,7 +54,7 @@ def backup(connect: Callable[[], Client], file: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, callback=_named)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @cluster_options
 @json_option

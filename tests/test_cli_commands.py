@@ -296,6 +296,13 @@ def test_a_restore_without_anybody_to_ask_says_how(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "give --yes" in result.stderr
 
 
+@pytest.mark.parametrize("arguments", [["backup", "-"], ["restore", "-", "--yes"]])
+def test_a_backup_is_no_pipe(arguments: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, [*arguments, "--data", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "'-' is no file" in result.stderr and "Give it a name." in result.stderr
+
+
 def test_an_error_shows_objects_and_empty_lists_as_json() -> None:
     text = error_text(CallerError("no", seen=[], limit={"name": "size", "ordered": True}))
     assert text.splitlines()[1:] == ["  seen:    []", '  allowed: {"name": "size", "ordered": true}']
