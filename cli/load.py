@@ -19,9 +19,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.lines import read_lines, size_bytes_of
 from pubsub_cluster.cli.progress import Progress
 from pubsub_cluster.cli.render import counted
-from pubsub_cluster.language.errors import DuplicateIdError, ExpressionError, PubSubError, WindowError
+from pubsub_cluster.language.errors import (
+    DuplicateIdError,
+    EventError,
+    ExpressionError,
+    PubSubError,
+    WindowError,
+)
 from pubsub_cluster.language.subscription_lines import read_item
 
 if TYPE_CHECKING:
@@ -92,19 +99,23 @@ class _Reading:
         self._size_bytes = 0
 
     def items(self) -> Iterator[dict[str, Any]]:
-        """Yield the items of the good lines."""
-        for number, line in enumerate(self._lines, start=1):
-            self._size_bytes += len(line)
-            try:
-                item = read_item(line, self._owner, as_it_is=True)
-            except (ExpressionError, WindowError) as error:
-                self._tally.refuse(number, error)
-                continue
-            if item is not None:
-                self._numbers.append(number)
-                if self._keeps_items:
-                    self._items.append(item)
-                yield item
+        """Yield the items of the good lines; where the file cannot be read on, that is a bad one."""
+        number = 0
+        try:
+            for number, line in enumerate(self._lines, start=1):
+                self._size_bytes += len(line)
+                try:
+                    item = read_item(line, self._owner, as_it_is=True)
+                except (ExpressionError, WindowError) as error:
+                    self._tally.refuse(number, error)
+                    continue
+                if item is not None:
+                    self._numbers.append(number)
+                    if self._keeps_items:
+                        self._items.append(item)
+                    yield item
+        except EventError as error:
+            self._tally.refuse(number + 1, error)
 
     def take(self, count: int) -> tuple[list[int], list[dict[str, Any]]]:
         """Return the numbers of the next lines, and their items if those are kept."""
@@ -176,10 +187,10 @@ def load(
 ) -> None:
     """Add the subscriptions of a file, or Sigma rules.
 
-    PATH is a file with one subscription per line (- is standard input). A line is an object with "expr" and,
-    if wanted, "id", "owner", "metadata" (an object), "valid_from" and "valid_until" (RFC 3339 text or
-    microseconds since the epoch); or an expression alone, in JSON or in text form. Bad lines are reported by
-    their number; the good ones are loaded. The exit code is 1 when there were bad lines.
+    PATH is a file with one subscription per line, plain or gzip (- is standard input). A line is an object
+    with "expr" and, if wanted, "id", "owner", "metadata" (an object), "valid_from" and "valid_until" (RFC
+    3339 text or microseconds since the epoch); or an expression alone, in JSON or in text form. Bad lines are
+    reported by their number; the good ones are loaded. The exit code is 1 when there were bad lines.
 
     With --format sigma, PATH is a rule file, a folder or a zip archive, and there may be several. A rule's id
     is the subscription's; its title, level and tags are the metadata. A rule that cannot be expressed is
@@ -224,10 +235,10 @@ def _load_file(
     connect: Callable[[], Client], file: BinaryIO, owner: str | None, replace: bool, as_json: bool
 ) -> None:
     begin = time.monotonic()
-    with connect() as client, Progress("Loading", _size_bytes(file), "B") as bar, _rare_collections():
+    with connect() as client, Progress("Loading", size_bytes_of(file), "B") as bar, _rare_collections():
         tally = load_lines(
             client,
-            file,
+            read_lines(file),
             owner,
             lambda size, tally: bar.advance(size, f"{tally.loaded_count:,} loaded"),
             replace,
@@ -273,14 +284,3 @@ def _report(tally: Tally) -> None:
         unseen = tally.refused_count - min(len(tally.errors), ERRORS_SHOWN_MAX)
         more = f" ({unseen:,} more not shown; --json lists them)" if unseen else ""
         note(f"Refused {counted(tally.refused_count, 'line')}{more}; the others are loaded.")
-
-
-def _size_bytes(file: BinaryIO) -> int | None:
-    import os
-    import stat
-
-    try:
-        found = os.fstat(file.fileno())
-    except (OSError, ValueError):
-        return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None

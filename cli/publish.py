@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -12,8 +12,10 @@ import msgspec
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
 from pubsub_cluster.cli.explain_sources import sigma_form
+from pubsub_cluster.cli.lines import read_lines
 from pubsub_cluster.cli.match import renames, rules_options
 from pubsub_cluster.cli.render import counted, printable
+from pubsub_cluster.language.errors import EventError
 from pubsub_cluster.language.timestamps import parse_instant
 
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ def normalised_lines(lines: Iterable[bytes], form: EventForm) -> Iterator[bytes]
     EventError
         The file begins like an array.
     """
-    from pubsub_cluster.language.errors import EventError
-
     is_first = True
     for line in lines:
         try:
@@ -75,10 +75,8 @@ def read_batches(file: Iterable[bytes], events_per_batch: int, size_bytes_max: i
     Raises
     ------
     EventError
-        The file begins like an array and is not one.
+        The file begins like an array and is not one; or it cannot be read on, and what was read has been cut.
     """
-    from pubsub_cluster.language.errors import EventError
-
     lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     first = next(lines, None)
     if first is None:
@@ -102,26 +100,34 @@ def read_batches(file: Iterable[bytes], events_per_batch: int, size_bytes_max: i
 
 
 def _cut(
-    events: Iterator[tuple[int, bytes]], events_per_batch: int, size_bytes_max: int
+    events: Iterable[tuple[int, bytes]], events_per_batch: int, size_bytes_max: int
 ) -> Iterator[list[tuple[int, bytes]]]:
     """Group numbered events by number, and by bytes where they are large."""
-    while some := list(islice(events, events_per_batch)):
-        group: list[tuple[int, bytes]] = []
-        group_bytes = OFFSET_SIZE_BYTES
-        for number, event in some:
+    group: list[tuple[int, bytes]] = []
+    group_bytes = OFFSET_SIZE_BYTES
+    try:
+        for number, event in events:
             size_bytes = len(event) + OFFSET_SIZE_BYTES
             if group and group_bytes + size_bytes > size_bytes_max:
                 yield group
                 group, group_bytes = [], OFFSET_SIZE_BYTES
             group.append((number, event))
             group_bytes += size_bytes
+            if len(group) == events_per_batch:
+                yield group
+                group, group_bytes = [], OFFSET_SIZE_BYTES
+    except EventError:
+        if group:
+            yield group
+        raise
+    if group:
         yield group
 
 
 def _published(client: Client, piece: Piece, **how: Any) -> Matches:
     """Publish a piece; an event that is larger than a batch may be is refused alone, as a bad one is."""
     from pubsub_cluster.client import Matches
-    from pubsub_cluster.language.errors import EventError, LimitError
+    from pubsub_cluster.language.errors import LimitError
 
     try:
         return client.publish(piece.data, **how)
@@ -164,9 +170,10 @@ def publish(
 ) -> None:
     """Publish events and print their matches.
 
-    FILE (- is standard input) holds one JSON object per line, or one array of objects. Output is one line
-    per event; with --json an object per line. The exit code is 1 when an event was refused. --map, --map-file
-    and --logsources are for logs (--sigma): the cluster has rules that `load --format sigma` read.
+    FILE, plain or gzip (- is standard input), holds one JSON object per line, or one array of objects. Output
+    is one line per event; with --json an object per line. The exit code is 1 when an event was refused.
+    --map, --map-file and --logsources are for logs (--sigma): the cluster has rules that `load --format
+    sigma` read.
 
     \b
     Example:
@@ -177,7 +184,9 @@ def publish(
     until = parse_instant("--valid-until", valid_until)
     if not sigma and (maps or map_file or logsources_file):
         raise click.UsageError("--map, --map-file and --logsources go with --sigma")
-    lines = normalised_lines(file, sigma_form(renames(maps, map_file), logsources_file)) if sigma else file
+    lines = read_lines(file)
+    if sigma:
+        lines = normalised_lines(lines, sigma_form(renames(maps, map_file), logsources_file))
     with connect() as client:
         limits = client.hello()["limits"]
         events_max, size_bytes_max = limits["events_per_batch_max"], limits["batch_size_bytes_max"]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import mul
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
@@ -30,7 +30,7 @@ STDIN = "-"
 STDIN_NAME = "<stdin>"
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".log", ".gz", ".zip")
 """Files of a folder that are read; a file that is named is read whatever its name."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP, _ZIPS = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -146,6 +146,24 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
     return found
 
 
+def is_packed(head: bytes) -> bool:
+    """Say whether a file that begins so is packed with gzip."""
+    return head.startswith(_GZIP)
+
+
+def unpacked(file: Any, head: bytes) -> Any:
+    """Return what is packed in a file that begins so; the file itself where it is plain."""
+    if not is_packed(head):
+        return file
+    return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(None, "rb", fileobj=file)))
+
+
+def unreadable(error: Exception) -> EventError:
+    """Return what is told of a file whose reading ended with one of `UNREADABLE`."""
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return EventError(f"the file cannot be read: {reason}", remedy="Lines before it count.")
+
+
 def _file_blocks(path: Path, on_bad: OnBad) -> Iterator[Block]:
     with path.open("rb") as file:
         head = file.read(4)
@@ -154,7 +172,7 @@ def _file_blocks(path: Path, on_bad: OnBad) -> Iterator[Block]:
             return
         # A pipe that is named like a file cannot be wound back.
         start = _Ahead(head, file)
-        if not head.startswith(_GZIP):
+        if not is_packed(head):
             yield from _lines(start, path.name, lambda size_bytes: size_bytes, on_bad)
             return
         inner = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
@@ -165,8 +183,8 @@ def _file_blocks(path: Path, on_bad: OnBad) -> Iterator[Block]:
             before, seen_bytes = seen_bytes, start.taken_bytes
             return seen_bytes - before
 
-        with gzip.GzipFile(None, "rb", fileobj=start) as unpacked:
-            yield from _lines(unpacked, inner, stored, on_bad)
+        with unpacked(start, head) as content:
+            yield from _lines(content, inner, stored, on_bad)
 
 
 def _zip_blocks(path: Path, on_bad: OnBad) -> Iterator[Block]:
@@ -213,7 +231,7 @@ def _lines(file: Any, name: str, stored: Callable[[int], float], on_bad: OnBad) 
     rest_bytes = 0
     while data := file.read(BLOCK_SIZE_BYTES):
         if number == 1 and not size_bytes:
-            data = data.removeprefix(_BYTE_ORDER_MARK)
+            data = data.removeprefix(BYTE_ORDER_MARK)
         size_bytes += len(data)
         cut = data.rfind(b"\n")
         if cut >= 0:
@@ -249,5 +267,4 @@ def _too_long(name: str, line: int) -> BadLine:
 
 
 def _unreadable(name: str, error: Exception) -> BadLine:
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return BadLine(name, 0, EventError(f"the file cannot be read: {reason}", remedy="Lines before it count."))
+    return BadLine(name, 0, unreadable(error))
