@@ -1,4 +1,4 @@
-"""Lines of files and pipes, as ``load`` and ``publish`` read them.
+"""Lines of files and pipes, as ``load``, ``publish`` and ``unsubscribe`` read them.
 
 A file may be packed with gzip, told by its first bytes as `match` does, and may begin with a byte order mark,
 which is no part of its first line. Of a pipe, lines are given as they come; whoever gathers them is told when

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_json, error_text, json_option, note
+from pubsub_cluster.cli.lines import read_lines
 from pubsub_cluster.cli.render import counted, printable
+from pubsub_cluster.language.errors import CallerError, PubSubError
 from pubsub_cluster.language.protocol import RETAINED_TOLD, RETAINED_TOLD_MAX
 from pubsub_cluster.language.timestamps import parse_instant
 
@@ -156,20 +158,27 @@ def _print_made(done: str, made: Subscription, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--file", type=click.File("rb"), help="File with more ids, one a line; - is standard input.")
 @cluster_options
 @json_option
-def unsubscribe(connect: Callable[[], Client], ids: tuple[str, ...], as_json: bool) -> None:
+def unsubscribe(
+    connect: Callable[[], Client], ids: tuple[str, ...], file: BinaryIO | None, as_json: bool
+) -> None:
     """Remove subscriptions by their ids.
 
-    Each id is answered for itself: an unknown one does not keep the others.
+    Each id is answered for itself: an unknown one does not keep the others, and the exit code is 1 then. A
+    file is read to its end before anything is removed.
 
     \b
     Example:
       pubsub-cluster unsubscribe dear alert-17
+      pubsub-cluster list --owner ann | jq -r .id | pubsub-cluster unsubscribe --file -
     """
-    from pubsub_cluster.language.errors import PubSubError
-
+    if not ids and file is None:
+        raise click.UsageError("Name an ID, or give --file.")
+    if file is not None:
+        ids = (*ids, *read_ids(file))
     with connect() as client:
         results = client.unsubscribe_many(list(ids))
     refused = {
@@ -185,3 +194,26 @@ def unsubscribe(connect: Callable[[], Client], ids: tuple[str, ...], as_json: bo
         note(error_text(error, title=f"Error: {name}"))
     if refused:
         raise SystemExit(EXIT_ERROR)
+
+
+def read_ids(file: BinaryIO) -> list[str]:
+    """Return the ids of a file, one a line, empty lines left out.
+
+    Raises
+    ------
+    CallerError
+        A line is no text.
+    EventError
+        The file cannot be read to its end.
+    """
+    found = []
+    for number, line in enumerate(read_lines(file), start=1):
+        try:
+            found.append(line.rstrip(b"\r\n").decode())
+        except UnicodeDecodeError as error:
+            raise CallerError(
+                f"line {number} is not UTF-8: {error.reason} at byte {error.start}",
+                seen=repr(line[:40]),
+                remedy="Give one id a line; nothing was removed.",
+            ) from None
+    return [name for name in found if name]

@@ -1,4 +1,4 @@
-"""Lines of files and pipes for `load` and `publish`: packed ones, byte order marks, what comes slowly."""
+"""Lines of files and pipes, as commands read them: packed ones, byte order marks, what comes slowly."""
 
 from __future__ import annotations
 
@@ -109,6 +109,21 @@ def test_a_refused_batch_is_named(tmp_data_dir: Path, as_array: bool) -> None:
     assert last["error"] == {"code": "poison_batch", "condition": "the batch is poison", **places}
     where = "event 2" if as_array else "lines 5 to 6 (events 2 to 3)"
     assert f"without an answer: {where}; 2 events published before.\nError: the batch is" in result.stderr
+
+
+def test_ids_to_remove_come_from_a_file(tmp_data_dir: Path) -> None:
+    with FakeCluster(tmp_data_dir) as cluster:
+        cluster.subscriptions.update(dict.fromkeys(["a", "b c", " d", "e"], "kept"))
+        command = ["unsubscribe", "--endpoint", cluster.endpoint, "--json"]
+        given = MARK + "b c\r\n\n d\nnö".encode()
+        result = CliRunner().invoke(cli, [*command, "a", "--file", "-"], input=given)
+        assert result.exit_code == 1
+        told = json.loads(result.stdout)
+        assert (told["removed"], list(told["refused"])) == (["a", "b c", " d"], ["nö"])
+        assert CliRunner().invoke(cli, command).exit_code == 2
+        result = CliRunner().invoke(cli, [*command, "--file", "-"], input=b"e\n\xff\n")
+        assert "Error: line 2 is not UTF-8" in result.stderr and "nothing was removed" in result.stderr
+        assert list(cluster.subscriptions) == ["e"]
 
 
 def test_a_stream_without_a_file_below_it_is_read_too() -> None:
