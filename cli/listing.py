@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pubsub_cluster.cli.common import EXIT_ERROR, cluster_options, emit_lines, error_text, json_option, note
-from pubsub_cluster.cli.render import printable
 from pubsub_cluster.language.errors import LimitError, PubSubError, UnknownIdError
 from pubsub_cluster.language.protocol import DESCRIBED_EXPRESSIONS_MAX
 from pubsub_cluster.language.subscription_lines import OPTIONAL_KEYS
@@ -58,7 +57,7 @@ def list_(connect: Callable[[], Client], ids: tuple[str, ...], owner: str | None
                         lines.append(line_of(told))
                 elif ids or not isinstance(told, UnknownIdError):  # else it was removed since it was listed
                     is_complete = False
-                    note(error_text(told, title=f"Error: {printable(name)}"))
+                    note(error_text(told, title=f"Error: {name}"))
                     if as_json:
                         lines.append({"id": name, "error": told.to_dict()})
             emit_lines(lines)

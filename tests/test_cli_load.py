@@ -15,11 +15,12 @@ from fake_cluster import FakeCluster
 from test_language_subscription_lines import plainly
 
 from pubsub_cluster.cli import load as load_module
+from pubsub_cluster.cli.listing import described
 from pubsub_cluster.cli.load import load_lines
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.cli.publish import read_batches
 from pubsub_cluster.client import Client, Subscription
-from pubsub_cluster.language.errors import DuplicateIdError, EventError, PubSubError
+from pubsub_cluster.language.errors import DuplicateIdError, EventError, LimitError, PubSubError
 
 TAKEN_AHEAD = 3
 
@@ -179,3 +180,15 @@ def test_a_later_line_replaces_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -
         "y": "a = 7",
         "z": "a = 8",
     }
+
+
+class Describing:
+    """Tells of two subscriptions at a time, and of no more."""
+
+    def describe_many(self, ids: list[str], *, expressions: bool) -> list[dict[str, Any] | PubSubError]:
+        return [{"id": name} if i < 2 else LimitError("no room") for i, name in enumerate(ids)]
+
+
+def test_a_listing_asks_again_for_what_had_no_room_beside_the_others() -> None:
+    (found,) = described(cast(Client, Describing()), "abcd")
+    assert found == [(name, {"id": name}) for name in "abcd"]
