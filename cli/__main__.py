@@ -12,6 +12,7 @@ import sys
 from types import FrameType
 
 EXIT_INTERRUPTED = 130
+AGAIN_S = 0.001
 _interrupted = False
 
 
@@ -28,12 +29,22 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _interrupt_again(told: sys.UnraisableHookArgs) -> None:
+    """Raise once more, a moment later: what is raised in a callback, as imports have them, goes no further."""
+    if told.exc_type is KeyboardInterrupt and _interrupted:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+    else:
+        sys.__unraisablehook__(told)
+
+
 def main() -> None:
     """Entry point of the console script."""
     signal.signal(signal.SIGINT, _leave)
     from pubsub_cluster.cli.main import run
 
-    signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _interrupt_again
+    for number in (signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, _interrupt)
     try:
         exit_code = run()
     except BaseException:
@@ -42,6 +53,7 @@ def main() -> None:
         exit_code = EXIT_INTERRUPTED
         os.write(2, b"Stopped.\n")
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGINT, _leave)
     sys.exit(exit_code)
 

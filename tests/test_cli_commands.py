@@ -252,6 +252,25 @@ def test_ctrl_c_at_any_time_ends_without_a_traceback(delay_s: float, tmp_path: P
     assert err == "Stopped.\n"
 
 
+def test_ctrl_c_in_a_callback_of_the_interpreter_is_not_lost() -> None:
+    code = """
+import signal, time, weakref
+from pubsub_cluster.cli import __main__ as entry, main
+class Module: pass
+def run():
+    module = Module()
+    watched = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGINT))
+    del module
+    time.sleep(60)
+    return 0
+main.run = run
+entry.main()
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "Stopped.\n")
+
+
 def test_a_background_start_that_is_interrupted_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
