@@ -31,8 +31,9 @@ help:
 demo: $(VENV)/.installed-demo
 	$(BIN)/pubsub-cluster demo flights $(DEMO_FLAGS)
 
+# Three on two processors: many tests wait for processes.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(addprefix --ignore=,$(MATCHER_TESTS) $(EXPERIMENT_TESTS)) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 3 -m "not slow" $(addprefix --ignore=,$(MATCHER_TESTS) $(EXPERIMENT_TESTS)) $(PYTEST_FLAGS)
 
 matchers: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(MATCHER_TESTS) $(EXPERIMENT_TESTS) $(PYTEST_FLAGS)

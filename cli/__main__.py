@@ -30,7 +30,7 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(told: sys.UnraisableHookArgs) -> None:
-    """Raise once more, a moment later: what is raised in a callback, as imports have them, goes no further."""
+    """Raise once more, a moment later: what is raised in a callback, as imports have, goes no further."""
     if told.exc_type is KeyboardInterrupt and _interrupted:
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
     else:
