@@ -237,6 +237,14 @@ def churn() -> str:
     return "\n".join([*lines, "", measured_on(rows, "churn", CHURN_COMMANDS)])
 
 
+def reclaim() -> str:
+    """Return what rounds of inserting and removing leave behind."""
+    rows = read("reclaim")
+    return "\n".join(
+        [*_four_columns(rows), "", measured_on(rows, "reclaim", "pubsub_cluster.benchmarks.reclaim")]
+    )
+
+
 def faults() -> str:
     """Return what the fault runs did and found."""
     rows = read("faults")
@@ -321,6 +329,7 @@ def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "churn": churn,
+    "reclaim": reclaim,
     "main-job": main_job,
     "engine-targets": engine_targets,
     "engine-rivals": engine_rivals,

@@ -47,17 +47,19 @@ def describe(
     results = [told for _, told in found]
     if not with_expressions:
         return results
+    versions = [version for version, _ in found if version is not None]
     try:
         # Read together: subscriptions that were made together are one record of the table.
-        written = store.expressions(version for version, _ in found if version is not None)
-    except StoreError as error:
-        return [told if version is None else _refused(error) for version, told in found]
+        written = store.expressions(versions)
+    except StoreError:  # a damaged record is not to hide what the others say
+        written = {}
     size_bytes = 0
     for i, (version, told) in enumerate(found):
         if version is None:
             continue
         try:
-            expression = _written(written, version, told["id"])
+            here = written or store.expressions([version])
+            expression = _written(here, version, told["id"])
             size_bytes += len(expression)
             _check_room(size_bytes, len(expression), registry.limits.batch_size_bytes_max)
             told["expr"] = orjson.Fragment(expression)

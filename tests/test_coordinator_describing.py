@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,6 +243,17 @@ def test_subscriptions_that_were_made_together_are_read_at_once(desk: Desk) -> N
         told = plain(describe(desk.registry, desk.store, [f"s{i}" for i in range(20)], True))
     assert [one["expr"] for one in told] == [f"x = {i}" for i in range(20)]
     assert decoded.call_count == 1
+
+
+def test_a_damaged_record_hides_no_others(desk: Desk, tmp_path: Path) -> None:
+    for name in "abc":
+        desk.keep(desk.registry.stage_subscribe({"id": name, "expr": f"x = '{name}'"}))
+    desk.flush()
+    with contextlib.closing(sqlite3.connect(tmp_path / STORE_FILE)) as connection, connection:
+        connection.execute("UPDATE changes SET body = x'00' WHERE first_version = 2")
+    told = plain(describe(desk.registry, desk.store, ["a", "b", "none", "c"], True))
+    assert [one.get("expr") for one in told] == ["x = 'a'", None, None, "x = 'c'"]
+    assert [told[at]["error"]["code"] for at in (1, 2)] == [StoreError.code, "unknown_id"]
 
 
 def test_a_table_that_is_gone_is_said(desk: Desk, tmp_path: Path) -> None:
