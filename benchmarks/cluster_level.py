@@ -200,10 +200,16 @@ def await_generation(client: Any) -> float:
 
 
 def rest(client: Any) -> None:
-    """Wait until no generation is being built: a build's peak is a figure of its own."""
+    """Wait until a cluster is not at work: the peak of that is a figure of its own."""
     begin = time.perf_counter()
-    while client.status()["tuner"]["building"] is not None and time.perf_counter() - begin < READY_WAIT_S_MAX:
+    while is_at_work(client.status()) and time.perf_counter() - begin < READY_WAIT_S_MAX:
         time.sleep(0.05)
+
+
+def is_at_work(status: dict[str, Any]) -> bool:
+    """Tell whether a cluster builds a generation, leaves an epoch or writes a snapshot."""
+    durable, epochs = status["durable"], status["epochs"]
+    return status["tuner"]["building"] is not None or durable["working_on"] is not None or epochs["busy"]
 
 
 def latencies(client: Any, events: Events, counts: I8, rate: float, seconds: float) -> Any:
@@ -267,20 +273,25 @@ def memory_bytes(cluster: Cluster) -> int:
     Pages of files (programs, libraries, the change table) are the system's page cache and are not counted. A
     segment that is unlinked and still mapped is.
     """
-    pids = [
-        pid for value in cluster.pids().values() for pid in (value if isinstance(value, list) else [value])
-    ]
+    return sum(memory_parts(cluster).values())
+
+
+def memory_parts(cluster: Cluster) -> dict[str, int]:
+    """Return what makes up `memory_bytes`: ``segments``, ``coordinator``, ``tuner`` and the workers."""
     with cluster.client() as client:
-        cluster_id = client.hello()["cluster_id"]
-    total = sum(os.stat(SHM / name).st_blocks * 512 for name in list_segments(cluster_id))
-    for pid in pids:
+        status = client.status()
+    names = list_segments(status["cluster_id"])
+    parts = {"segments": sum(os.stat(SHM / name).st_blocks * 512 for name in names)}
+    pids = {"coordinator": status["pid"], "tuner": status["tuner"]["pid"]}
+    pids |= {f"worker {worker['worker']}": worker["pid"] for worker in status["workers"]}
+    for process, pid in pids.items():
         if pid is not None:
             maps = psutil.Process(pid).memory_maps(grouped=False)
-            total += sum(
+            parts[process] = sum(
                 entry.pss if _is_unlinked_segment(entry.path) else entry.anonymous + entry.swap
                 for entry in maps
             )
-    return int(total)
+    return parts
 
 
 def _is_unlinked_segment(path: str) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pubsub_cluster import Client, Cluster
-from pubsub_cluster.benchmarks.cluster_level import await_generation, expressions, memory_bytes, rest
+from pubsub_cluster.benchmarks.cluster_level import await_generation, expressions, is_at_work, memory_parts
 from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads import WORKLOADS
 from pubsub_cluster.benchmarks.workloads.rules import Events, Rules
@@ -31,7 +31,7 @@ PART = 50_000
 STEADY = 1_000
 BATCH, BATCHES = 1_000, 4
 REST_S_MAX = 120.0
-SETTLED_S = 1.0
+QUIET_S = 4.0  # longer than a cluster waits before it sets about what may be due
 
 
 def round_of(client: Client, rules: Rules, batches: list[Events], number: int) -> dict[str, float]:
@@ -61,15 +61,14 @@ def parts(items: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def come_to_rest(client: Client) -> None:
-    """Wait until nothing is dead but what is not worth a copy, and nothing is being built."""
+    """Wait until nothing is dead but what is not worth a copy, and nothing has been at work for a while."""
     begin = time.perf_counter()
-    while time.perf_counter() - begin < REST_S_MAX:
-        rest(client)
+    quiet_since_s = begin
+    while time.perf_counter() < min(begin + REST_S_MAX, quiet_since_s + QUIET_S):
         status = client.status()
-        if status["rows"] < 2 * STEADY + 4_096 and status["tuner"]["building"] is None:
-            break
+        if status["rows"] >= 2 * STEADY + 4_096 or is_at_work(status):
+            quiet_since_s = time.perf_counter()
         time.sleep(0.1)
-    time.sleep(SETTLED_S)
 
 
 def measure(workload: str, subscriptions: int, rounds: int, seed: int = 1) -> list[dict[str, Any]]:
@@ -87,8 +86,10 @@ def measure(workload: str, subscriptions: int, rounds: int, seed: int = 1) -> li
         for number in range(-1, rounds + 1):
             row = {"round": number} if number < 0 else round_of(client, rules, batches, number)
             status = client.status()
+            memory = memory_parts(cluster)
             row |= {
-                "bytes": memory_bytes(cluster),
+                "bytes": sum(memory.values()),
+                **memory,
                 "segment_bytes": sum(status["segments"].values()),
                 "rows": status["rows"],
                 "moves": status["epochs"]["moves"],

@@ -29,6 +29,7 @@ from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
@@ -129,6 +130,8 @@ class EpochDesk:
         if self._move is None:
             while self.busy and monotonic() - begin_s < TIDY_UP_S:
                 self._tidy_up()
+            if not self.busy:
+                give_back_memory()
             return []
         try:
             while self._move.step():

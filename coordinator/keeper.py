@@ -122,12 +122,12 @@ def _snapshot(task: KeeperTask) -> dict[str, Any]:
     table alone once its subscription is gone from there, but the snapshot may still have that.
     """
     path = task.store_path
+    reader = CatalogueReader.attach(task.catalogue)  # first: rows may move while the table is read
     with table(path) as connection:
         found = live_changes(connection, path, task.version)
         until = oldest_version(Path(task.data_dir), task.lineage)
         dead = found if until is None else live_changes(connection, path, until)
         dropped = compact(connection, path, dead)
-    reader = CatalogueReader.attach(task.catalogue)
     packed = pack_catalogue(reader.columns, CatalogueCounts(*task.counts), task.version)
     _check_same(found, packed.columns["handle"], task.store_path)
     facts = SnapshotFacts(task.lineage, task.version, max(task.next_handle, found.next_handle), task.schema)

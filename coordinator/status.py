@@ -44,6 +44,7 @@ def greeting(coordinator: Coordinator) -> dict[str, Any]:
 def status(coordinator: Coordinator) -> dict[str, Any]:
     """Return the state of the cluster for ``pubsub-cluster status``."""
     resources, scheduler = coordinator.resources, coordinator.scheduler
+    epochs = coordinator.building.epochs
     counts = resources.catalogue.counts()
     base = scheduler.generations[scheduler.current].base_counts
     worker_counters = resources.worker_counters()
@@ -77,7 +78,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "generation": scheduler.current,
         "subscriptions": coordinator.registry.live_count,
         "rows": counts.rows,
-        "epochs": {"moves": coordinator.building.epochs.moves, **coordinator.building.epochs.last},
+        "epochs": {"moves": epochs.moves, "busy": epochs.busy, **epochs.last},
         "delta_rows": counts.rows - (base[0] if base else 0),
         "batches_open": len(coordinator.batches.open),
         "chunks_free": resources.slab.free_count,

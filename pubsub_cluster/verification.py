@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 
 from pubsub_cluster.client.publishing import payload_of
-from pubsub_cluster.coordinator.compaction import LiveChanges, groups, live_changes
+from pubsub_cluster.coordinator.compaction import groups, live_changes
 from pubsub_cluster.coordinator.keeper import KeeperTask, main, table
 from pubsub_cluster.language.batch import check_payload
 from pubsub_cluster.language.compile import Compiler
@@ -47,18 +47,19 @@ BESIDE = {Operator.LT: -1, Operator.GT: 1}  # a number that fulfils the comparis
 class _Verification:
     """Counts, and the first few differences in words."""
 
-    def __init__(self, connection: sqlite3.Connection, task: KeeperTask, found: LiveChanges) -> None:
+    def __init__(self, connection: sqlite3.Connection, task: KeeperTask) -> None:
+        # First what the coordinator may exchange: reading the table takes long.
+        self._reader = CatalogueReader.attach(task.catalogue)
+        self._layout = attach_layout(task.layout) if task.layout else None
         self._connection = connection
         self._task = task
-        self._found = found
+        self._found = found = live_changes(connection, task.store_path, task.version)
         self._schema = Schema.from_json(orjson.loads(task.schema))
         # Types say which events are valid, not what matches: those that are made here need none.
         self._untyped = replace(self._schema, types=None)
         self._limits = Limits(**task.limits)
         self._compiler = Compiler(self._schema, self._limits)
         self._counts = CatalogueCounts(*task.counts)
-        self._reader = CatalogueReader.attach(task.catalogue)
-        self._layout = attach_layout(task.layout) if task.layout else None
         columns = self._reader.columns
         rows = np.flatnonzero(~is_removed(columns, slice(0, self._counts.rows), task.version))
         self._row_of = dict(zip(columns.handle[rows].tolist(), rows.tolist(), strict=True))
@@ -208,8 +209,7 @@ def verify(task: KeeperTask) -> dict[str, Any]:
         The layout was exchanged just now.
     """
     with table(task.store_path) as connection:
-        found = live_changes(connection, task.store_path, task.version)
-        return _verified(_Verification(connection, task, found))
+        return _verified(_Verification(connection, task))
 
 
 def _verified(at_work: _Verification) -> dict[str, Any]:

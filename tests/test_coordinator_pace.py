@@ -135,6 +135,8 @@ def test_an_epoch_is_tidied_up_in_a_tenth_of_the_time(monkeypatch: pytest.Monkey
             super().__delitem__(span)
             clock.goes(0.001)
 
+    given_back = []
+    monkeypatch.setattr(epochs, "give_back_memory", lambda: given_back.append(clock.now_s))
     registry: Any = SimpleNamespace(settle=lambda _buckets: False)
     scheduler: Any = SimpleNamespace(is_mapped=False)
     desk = EpochDesk(registry, scheduler, lambda: None, lambda failed: None, lambda now_s: is_in_use[0])
@@ -151,3 +153,8 @@ def test_an_epoch_is_tidied_up_in_a_tenth_of_the_time(monkeypatch: pytest.Monkey
     is_in_use[0] = False
     desk.work()
     assert len(pool) == LEFTOVERS, "there is nobody to rest for"
+    assert not given_back
+    while desk.busy:
+        desk.work()
+    desk.work()
+    assert given_back == [clock.now_s], "what was freed goes back to the system, once"
