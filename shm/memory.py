@@ -13,7 +13,7 @@ from pathlib import Path
 _MAPS = Path("/proc/self/maps")
 
 KEPT_SIZE_BYTES_MAX = 16 << 20
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def keep_memory() -> None:
@@ -22,6 +22,18 @@ def keep_memory() -> None:
     if option is not None:
         option(_M_MMAP_THRESHOLD, KEPT_SIZE_BYTES_MAX)
         option(_M_TRIM_THRESHOLD, KEPT_SIZE_BYTES_MAX)
+
+
+def use_one_heap() -> None:
+    """Have all threads take memory from the main heap; nothing where that is unknown.
+
+    By default a thread has a heap of its own, and `give_back_memory` returns what is free there but not its
+    end: tens of megabytes after a large build. To be called before there is another thread, and where threads
+    do not allocate at the same time.
+    """
+    option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if option is not None:
+        option(_M_ARENA_MAX, 1)
 
 
 def give_back_memory() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import llvmlite.binding
@@ -34,3 +36,34 @@ def test_code_that_is_given_back_comes_back_when_it_is_used() -> None:
     assert llvmlite.binding.parse_assembly(text).get_function("f").name == "f"
     give_back_code("no such library")
     give_back_memory()
+
+
+THREAD_WORKS = """
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from pubsub_cluster.shm.memory import give_back_memory, use_one_heap
+
+def anonymous_kb():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+
+def work():
+    bytearray(30 << 20)  # from now on the C library maps nothing smaller by itself, nor trims less
+    blocks = [bytearray(60_000) for _ in range(500)]
+    return anonymous_kb()
+
+use_one_heap()
+before = anonymous_kb()
+with ThreadPoolExecutor(1) as thread:
+    at_work = thread.submit(work).result()
+give_back_memory()
+print(at_work - before, anonymous_kb() - before)
+"""
+
+
+@pytest.mark.skipif(not SMAPS.exists(), reason="this system does not tell what is in memory")
+def test_what_a_thread_has_freed_goes_back_whole() -> None:
+    command = [sys.executable, "-c", THREAD_WORKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    at_work_kb, left_kb = map(int, done.stdout.split())
+    assert at_work_kb > 25_000 and left_kb < 3_000

@@ -26,7 +26,7 @@ from pubsub_cluster.shm.catalogue_store import rows_for
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import layout_lengths, move_layout
 from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, gently, leave, take_turns, tie_to_parent
-from pubsub_cluster.shm.memory import give_back_memory
+from pubsub_cluster.shm.memory import give_back_memory, use_one_heap
 from pubsub_cluster.shm.owner import Owner, unlink_segment
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.tuner import messages as wire
@@ -301,6 +301,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
+    use_one_heap()
     os.nice(NICENESS)
     take_turns(SYSTEM_TURN_US)  # its parent's are short
     logging.basicConfig(level=logging.INFO, format="%(asctime)s tuner %(message)s")
