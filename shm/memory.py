@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Iterator
 from pathlib import Path
 
 _MAPS = Path("/proc/self/maps")
@@ -37,10 +38,18 @@ def use_one_heap() -> None:
 
 
 def give_back_memory() -> None:
-    """Return free pages of the heap to the system; costs about a millisecond, nothing where it is unknown."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    """Return free pages of the heap to the system; costs about a millisecond, nothing where it is unknown.
+
+    numpy asks for large pages (2 MB) where it has a large array, and that stays with the addresses when the
+    array has gone: sooner or later the system would give a large page to every few bytes that are left there.
+    """
+    library = ctypes.CDLL(None)
+    trim = getattr(library, "malloc_trim", None)
     if trim is not None:
         trim(0)
+        for start, stop, _, name in _mapped():
+            if name == "[heap]":
+                library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), mmap.MADV_NOHUGEPAGE)
 
 
 def give_back_code(library: str) -> None:
@@ -55,10 +64,17 @@ def give_back_code(library: str) -> None:
         Beginning of the name of its file.
     """
     advise = getattr(ctypes.CDLL(None), "madvise", None)
-    if advise is None or not _MAPS.exists():
+    if advise is None:
         return
-    for line in _MAPS.read_text().splitlines():
-        span, mode, _, _, _, *path = line.split(maxsplit=5)
-        if mode == "r-xp" and path and Path(path[0]).name.startswith(library):
-            start, stop = (int(end, 16) for end in span.split("-"))
+    for start, stop, mode, name in _mapped():
+        if mode == "r-xp" and name.startswith(library):
             advise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), mmap.MADV_DONTNEED)
+
+
+def _mapped() -> Iterator[tuple[int, int, str, str]]:
+    """Yield first and last address, mode and name of what this process has mapped; nothing where unknown."""
+    if _MAPS.exists():
+        for line in _MAPS.read_text().splitlines():
+            span, mode, _, _, _, *path = line.split(maxsplit=5)
+            start, stop = (int(end, 16) for end in span.split("-"))
+            yield start, stop, mode, Path(path[0]).name if path else ""

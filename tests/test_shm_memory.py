@@ -12,6 +12,7 @@ import pytest
 from pubsub_cluster.shm.memory import give_back_code, give_back_memory
 
 SMAPS = Path("/proc/self/smaps")
+LARGE_PAGES_KNOWN = Path("/sys/kernel/mm/transparent_hugepage")
 
 
 def resident_code_kb(library: str) -> int:
@@ -67,3 +68,34 @@ def test_what_a_thread_has_freed_goes_back_whole() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     at_work_kb, left_kb = map(int, done.stdout.split())
     assert at_work_kb > 25_000 and left_kb < 3_000
+
+
+LARGE_PAGES = """
+from pathlib import Path
+import numpy as np
+from pubsub_cluster.shm.memory import give_back_memory
+
+def asks_for_large_pages():
+    is_heap = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line.split()[0].endswith(":"):
+            is_heap = line.endswith("[heap]")
+        elif is_heap and line.startswith("VmFlags:") and "hg" in line.split():
+            return True
+    return False
+
+bytearray(30 << 20)  # from now on large arrays are in the heap
+array = np.ones(20 << 20, np.uint8)
+stays = np.ones(3 << 20, np.uint8)  # behind it: the heap cannot end before
+before = asks_for_large_pages()
+del array
+give_back_memory()
+print(int(before), int(asks_for_large_pages()))
+"""
+
+
+@pytest.mark.skipif(not LARGE_PAGES_KNOWN.exists(), reason="this system has no large pages")
+def test_no_large_page_comes_to_where_an_array_was() -> None:
+    command = [sys.executable, "-c", LARGE_PAGES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["1", "0"]
