@@ -40,8 +40,9 @@ SINGLE_SECONDS = 5.0
 START_S = 0.01
 READY_WAIT_S_MAX = 600.0
 LOAD_STEP = 20_000
-PASS_REPEATS = 20
-"""A pass through a cluster has all batches so many times: a single one is over in milliseconds."""
+PASS_REPEATS = 100
+"""A pass through a cluster has all batches so many times: half a second, of which filling and emptying the
+pipeline take half a percent. Of a tenth of a second they take three, and a neighbour's burst all."""
 SAMPLE_TURNS, SAMPLE_WAIT_S = 8, 0.3
 RETUNE_INTERVAL_S = 3_600.0
 """No layout is built for better statistics while something is timed."""
