@@ -129,8 +129,9 @@ def figures_of(report: dict[str, Any], key: tuple[str, int]) -> list[Figure]:
         add("cluster, share of two kernels' rate", cluster["share_of_kernels"], "", share)
         add("cluster, load", cluster["load_per_second"], "subscriptions/s")
         add("single events, sustained", cluster["single_events_per_second"], "events/s")
-        add("single events, p50 at 1,000/s", cluster["single_p50_us"], "us")
-        add("single events, p99 at 1,000/s", cluster["single_p99_us"], "us")
+        for name in ("p50", "p99"):
+            spread = between(cluster[f"single_{name}_us_spread"], 4)
+            add(f"single events, {name} at 1,000/s", cluster[f"single_{name}_us"], "us", spread)
     if everything := report.get("memory") or report.get("cluster"):
         add(FIGURE, everything["bytes_per_subscription"], UNIT)
     return found
