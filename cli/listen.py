@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pubsub_cluster.client.listener import Listener
 
 SILENCE_NOTE = "The connection to the cluster is lost; waiting until it is back. Ctrl-C ends it."
+RETURN_NOTE = "The connection to the cluster is back."
 
 
 @click.command()
@@ -41,7 +42,7 @@ def listen(
 
     These are the events that match subscriptions of OWNER, each with the ids and handles of these, until
     Ctrl-C. Notifications that were lost because this reader was too slow are counted and said, never hidden.
-    When the cluster falls silent this is said once, and the command waits until it is back.
+    When the cluster falls silent this is said once, and the command waits until it is back, and says so.
 
     With --unmatched they are the events that no subscription matches, a few thousand a second at most.
 
@@ -98,11 +99,14 @@ def _listener(client: Client, owner: str | None, idle_s: float | None, durable: 
     def on_silence() -> None:
         note(SILENCE_NOTE)
 
+    def on_return() -> None:
+        note(RETURN_NOTE)
+
     if owner is None:
-        return client.listen_unmatched(timeout_s=idle_s, on_silence=on_silence)
+        return client.listen_unmatched(timeout_s=idle_s, on_silence=on_silence, on_return=on_return)
     if durable is None:
-        return client.listen(owner, timeout_s=idle_s, on_silence=on_silence)
-    return client.listen(owner, timeout_s=idle_s, on_silence=on_silence, durable=durable)
+        return client.listen(owner, timeout_s=idle_s, on_silence=on_silence, on_return=on_return)
+    return client.listen(owner, timeout_s=idle_s, on_silence=on_silence, on_return=on_return, durable=durable)
 
 
 @click.command()

@@ -252,6 +252,7 @@ class AsyncClient(Calls):
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: None = None,
     ) -> AsyncListener: ...
@@ -263,6 +264,7 @@ class AsyncClient(Calls):
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: str,
         window: int = WINDOW_DEFAULT,
@@ -275,6 +277,7 @@ class AsyncClient(Calls):
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: str | None = None,
         window: int = WINDOW_DEFAULT,
@@ -291,7 +294,7 @@ class AsyncClient(Calls):
         kind: Callable[..., AsyncListener] = AsyncListener
         if durable is not None:
             kind = partial(AsyncDurableListener, durable, window, by_hand, self._session.acknowledge)
-        listener = await self._session.listen(kind, owner, timeout_s, on_silence, durable=durable)
+        listener = await self._session.listen(kind, owner, timeout_s, on_silence, on_return, durable=durable)
         return _calling(listener, on_notification)
 
     async def listen_unmatched(
@@ -299,10 +302,11 @@ class AsyncClient(Calls):
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
     ) -> AsyncListener:
         """Listen for events that match nobody, as `Client.listen_unmatched`."""
-        listener = await self._session.listen(AsyncListener, UNMATCHED, timeout_s, on_silence)
+        listener = await self._session.listen(AsyncListener, UNMATCHED, timeout_s, on_silence, on_return)
         return _calling(listener, on_notification)
 
 

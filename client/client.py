@@ -184,6 +184,7 @@ class Client:
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: None = None,
     ) -> Listener: ...
@@ -195,6 +196,7 @@ class Client:
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: str,
         window: int = WINDOW_DEFAULT,
@@ -207,6 +209,7 @@ class Client:
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: str | None = None,
         window: int = WINDOW_DEFAULT,
@@ -217,7 +220,7 @@ class Client:
         The cluster has registered the listener when this returns: no later batch is missed. Iterate over the
         result; it ends after `timeout_s` without a notification (None: never). Close it to stop, or use it as
         a context manager. A cluster that falls silent is an error, unless `on_silence` is there to be called,
-        once for each silence: then the listener waits until the cluster is back.
+        once for each silence: then the listener waits until the cluster is back, and calls `on_return`.
 
         With `on_notification`, do not iterate: it is called with each notification, from within `receive` and
         any other call that waits. What it raises, that call raises; it may use the client.
@@ -232,7 +235,9 @@ class Client:
         kind: Callable[..., Listener] = Listener
         if durable is not None:
             kind = partial(DurableListener, durable, window, by_hand, self._session.acknowledge)
-        listening = self._session.listen(kind, owner, timeout_s, on_silence, on_notification, durable)
+        listening = self._session.listen(
+            kind, owner, timeout_s, on_silence, on_return, on_notification, durable
+        )
         return run(listening)
 
     def listen_unmatched(
@@ -240,6 +245,7 @@ class Client:
         *,
         timeout_s: float | None = None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
     ) -> Listener:
         """Listen for events that match nobody, else as `listen`.
@@ -247,4 +253,6 @@ class Client:
         The cluster sends a few thousand a second at most; what is beyond that is counted
         (`Notification.dropped`).
         """
-        return run(self._session.listen(Listener, UNMATCHED, timeout_s, on_silence, on_notification))
+        return run(
+            self._session.listen(Listener, UNMATCHED, timeout_s, on_silence, on_return, on_notification)
+        )

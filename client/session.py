@@ -177,12 +177,13 @@ class Session:
         owner: str,
         timeout_s: float | None,
         on_silence: Callable[[], None] | None = None,
+        on_return: Callable[[], None] | None = None,
         on_notification: Callable[[Notification], object] | None = None,
         durable: str | None = None,
     ) -> _Hearing:
         """Register a listener; a second one for the same owner and name takes the first one's place."""
         key = (owner, durable)
-        watch = Watch(self.connection, key, self.timeout_s, on_silence)
+        watch = Watch(self.connection, key, self.timeout_s, on_silence, on_return)
         listener = kind(owner, timeout_s, watch, self._wait_for_notification, self._stop_listening)
         listener.on_notification = on_notification
         listener.takes_records = durable is None and self._way != "unicast"

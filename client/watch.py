@@ -26,8 +26,8 @@ class Watch:
         Of the listener.
     timeout_s : float
         A silence of this length after a greeting is an error, unless somebody is told of silences instead.
-    on_silence : callable or None
-        Called once for each silence.
+    on_silence, on_return : callable or None
+        Called once for each silence, and when the cluster is heard again after one that was told.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Watch:
         key: ListenKey,
         timeout_s: float,
         on_silence: Callable[[], None] | None,
+        on_return: Callable[[], None] | None = None,
     ) -> None:
         self._connection = connection
         self._key = key
         self._timeout_s = timeout_s
         self._on_silence = on_silence
+        self._on_return = on_return
         self._looked_s = -math.inf
         self._asked_s = math.inf  # when the cluster was greeted first since it was heard
         self._told = False
@@ -59,17 +61,21 @@ class Watch:
         if error is not None:
             raise error
         is_back = now_s - self._looked_s > 2 * HEARTBEAT_S  # nobody has waited meanwhile
-        if is_back or (self._connection.heard_at_s or 0.0) >= self._asked_s:
+        is_heard = (self._connection.heard_at_s or 0.0) >= self._asked_s
+        if is_back or is_heard:
             self._asked_s = math.inf
+        if is_heard and self._told:
+            self._told = False
+            if self._on_return is not None:
+                self._on_return()
         self._looked_s = now_s
         silence_s = (
             now_s - self._asked_s
         )  # below zero while no greeting is out: nothing to hear is no sign then
         if self._on_silence is not None:
-            silent = silence_s >= SILENCE_TOLD_S
-            if silent and not self._told:
+            if silence_s >= SILENCE_TOLD_S and not self._told:
+                self._told = True
                 self._on_silence()
-            self._told = silent
         elif silence_s >= self._timeout_s:
             self._looked_s = -math.inf  # whoever waits once more waits as long again
             raise self._connection.no_reply(f"nothing was heard while listening for `{self._key[0]}`")

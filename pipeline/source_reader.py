@@ -94,7 +94,7 @@ class Listening:
         try:
             with (
                 Client(**client_options) as client,
-                client.listen(owner, on_silence=_tell_silence) as listener,
+                client.listen(owner, on_silence=_tell_silence, on_return=_tell_return) as listener,
             ):
                 self._begun.set()
                 for notification in listener:
@@ -113,3 +113,7 @@ def _row_of(one: Notification) -> Row:
 
 def _tell_silence() -> None:
     log.warning("the connection to the cluster is lost; listening goes on")
+
+
+def _tell_return() -> None:
+    log.warning("the connection to the cluster is back")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_cluster.client.connection import RESENDS_MAX, Connection, Instructions, Request
+from pubsub_cluster.client.connection import NOTHING, RESENDS_MAX, Connection, Instructions, Request
 from pubsub_cluster.client.watch import GREETED_SHARE, HEARTBEAT_S, Watch
 from pubsub_cluster.language.errors import BusyError, LimitError, ProtocolError, ReplyTimeoutError
 from pubsub_cluster.language.protocol import Buffer, Op, error_frames, parse_message, reply_frames
@@ -136,6 +136,20 @@ def test_a_greeting_without_an_answer_is_told_once_or_raised() -> None:
     with pytest.raises(ReplyTimeoutError, match="listening for `me`"):
         other.look(3 * HEARTBEAT_S)
     other.look(3.1 * HEARTBEAT_S)  # whoever waits once more waits as long again
+
+
+def test_the_end_of_a_silence_that_was_told_is_told() -> None:
+    connection = connected("a")
+    told: list[str] = []
+    watch = Watch(connection, ("me", None), 60.0, lambda: told.append("gone"), lambda: told.append("back"))
+    asked = NOTHING
+    for turn in range(1, 12):
+        now_s = turn * (HEARTBEAT_S + 0.001)
+        due = watch.look(now_s)
+        asked = due if due.send else asked
+        if turn in (4, 5, 9):
+            greet(connection, asked, "a", now_s + 0.0015)
+    assert told == ["gone", "back", "gone", "back", "gone"]
 
 
 def test_an_unanswered_greeting_means_a_new_connection() -> None:
