@@ -104,10 +104,15 @@ def exposition(status: dict[str, Any]) -> str:
     ]
     for metric in WORKER_METRICS:
         lines += _family(metric, workers)
+    memory = status.get("memory")
+    if isinstance(memory, dict):
+        own = Metric("memory_bytes", "Bytes of memory that a process shares with none", ("own",))
+        places = [(f'{{process="{name}"}}', {"own": size_bytes}) for name, size_bytes in memory.items()]
+        lines += _family(own, places)
     segments = status.get("segments")
     if isinstance(segments, dict):
-        memory = Metric("shared_memory_bytes", "Bytes of all shared memory segments", ("all",))
-        lines += _family(memory, [("", {"all": sum(segments.values())})])
+        shared = Metric("shared_memory_bytes", "Bytes of all shared memory segments", ("all",))
+        lines += _family(shared, [("", {"all": sum(segments.values())})])
     return "\n".join(lines) + "\n"
 
 

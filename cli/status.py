@@ -48,7 +48,9 @@ def page(found: dict[str, Any]) -> str:
     from pubsub_cluster.cli.render import nested, size
 
     shown = dict(found)
-    segments = shown.pop("segments", {})
+    memory, segments = shown.pop("memory", {}), shown.pop("segments", {})
+    if memory:
+        shown["memory"] = {name: size(size_bytes) for name, size_bytes in memory.items()}
     if segments:
         shown["shared_memory"] = size(sum(segments.values()))
         shown["segments"] = {name: size(size_bytes) for name, size_bytes in segments.items()}

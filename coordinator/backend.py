@@ -131,6 +131,10 @@ class Backend:
         found = self._children.get(child)
         return found.pid if found else None
 
+    def pids(self) -> dict[str, int]:
+        """Return the pids of all running children by their names."""
+        return {_name(child).removeprefix("the "): process.pid for child, process in self._children.items()}
+
     def ended(self, ready: set[object]) -> list[int | None]:
         """Collect children whose pidfd is among `ready`; return them."""
         found = [child for child, process in self._children.items() if process.pidfd in ready]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import psutil
 
 from pubsub_cluster.coordinator.config import LAYOUT_ENGINE
 from pubsub_cluster.language.errors import ProtocolError
@@ -99,6 +100,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "self_check": coordinator.self_check.status(),
         "durable": coordinator.keeper.status(),
         "encoder": coordinator.layouts.encoder(),
+        "memory": _memory_bytes({"coordinator": resources.owner.pid, **coordinator.backend.pids()}),
         "segments": _segment_sizes(coordinator),
     }
 
@@ -199,6 +201,16 @@ def _write_batch(path: Path, coordinator: Coordinator, batch: OpenBatch) -> None
         file.write(b"\n")
         for buffer in buffers:
             file.write(memoryview(buffer).cast("B") if memoryview(buffer).nbytes else b"")
+
+
+def _memory_bytes(pids: dict[str, int]) -> dict[str, int]:
+    """Return what each process has in memory that is its own: neither segments nor files."""
+    found: dict[str, int] = {}
+    for name, pid in pids.items():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            memory = psutil.Process(pid).memory_info()
+            found[name] = memory.rss - memory.shared
+    return found
 
 
 def _segment_sizes(coordinator: Coordinator) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -140,7 +141,8 @@ def test_a_whole_session(data_dir: Path) -> None:
         assert result_of("status", *data)["subscriptions"] == 2
         assert "subscriptions" in run("status", *data).stdout
         metrics = run("status", "--prometheus", *data).stdout
-        assert metrics.count("\n# TYPE ") == len(METRICS) + len(WORKER_METRICS) + 1, "the status has them all"
+        assert metrics.count("\n# TYPE ") == len(METRICS) + len(WORKER_METRICS) + 2, "the status has them all"
+        assert re.search(r'_memory_bytes\{process="coordinator"\} \d{7,}\n', metrics)
         built = result_of("tune", "now", *data)
         assert built["asked"] is True
         assert built["built"]["generation"] == built["generation"] >= 1

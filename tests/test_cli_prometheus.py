@@ -16,9 +16,10 @@ STATUS = {
         {"worker": 0, "shard": 0, "replica": 0, "ready": True, "busy_us": 2_500_000},
         {"worker": 4, "shard": 1, "replica": 0, "ready": False, "busy_us": 0},
     ],
+    "memory": {"coordinator": 100, "worker 0": 20},
     "segments": {"a": 10, "b": 5},
 }
-SAMPLE = re.compile(r'(pubsub_cluster_[a-z_]+)(\{[a-z]+="\d+"(,[a-z]+="\d+")*\})? \d+(\.\d+)?')
+SAMPLE = re.compile(r'(pubsub_cluster_[a-z_]+)(\{[a-z]+="[\w ]+"(,[a-z]+="\d+")*\})? \d+(\.\d+)?')
 
 
 def test_what_a_status_has_is_told_with_its_kind() -> None:
@@ -31,9 +32,10 @@ def test_what_a_status_has_is_told_with_its_kind() -> None:
     assert 'pubsub_cluster_worker_busy_seconds_total{worker="0",shard="0",replica="0"} 2.5' in lines
     assert 'pubsub_cluster_worker_ready{worker="4",shard="1",replica="0"} 0' in lines
     assert "pubsub_cluster_shared_memory_bytes 15" in lines
+    assert 'pubsub_cluster_memory_bytes{process="worker 0"} 20' in lines
     samples = [line for line in lines if not line.startswith("#")]
     assert all(SAMPLE.fullmatch(line) for line in samples)
-    assert len(samples) == 9  # what an older cluster does not tell is left out
+    assert len(samples) == 11  # what an older cluster does not tell is left out
 
 
 def test_names_are_given_once_and_every_family_is_explained() -> None:
