@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.keeping import Job
 from pubsub_cluster.coordinator.runtime import AGAIN, Coordinator
-from pubsub_cluster.shm.lifeline import SHORT_TURN_US, take_turns
+from pubsub_cluster.shm.lifeline import SHORT_TURN_US, on_stop, take_turns
 
 
 def run_coordinator(
@@ -23,12 +24,28 @@ def run_coordinator(
     durable then; clients see a restart. Parameters and errors are those of `Coordinator`.
     """
     take_turns(SHORT_TURN_US)  # before there are any other threads
+    lives: list[Coordinator] = []  # the present one
+    is_stopped = False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        for life in lives:
+            life.stop()
+
+    on_stop(
+        stop
+    )  # here, and not in each life: it would keep the one before, and miss what comes between them
     jobs: dict[int, Job] = {}
     while True:
-        coordinator = Coordinator(config, on_ready, parent_pid, jobs)
-        status = coordinator.run()
-        if status != AGAIN:
-            return status
+        lives = [Coordinator(config, on_ready, parent_pid, jobs)]
+        if is_stopped:
+            lives[0].stop()
+        status = lives[0].run()
+        if status != AGAIN or is_stopped:
+            return 0 if is_stopped else status
         on_ready = None
-        team = coordinator.scheduler.crew.team
+        team = lives[0].scheduler.crew.team
         config = replace(config, shards=team.shards, replicas=team.replica_count)
+        lives = []
+        gc.collect()  # its parts know each other, and a segment takes room until the last view of it is gone

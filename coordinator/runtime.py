@@ -52,7 +52,6 @@ from pubsub_cluster.coordinator.tuning import RESPAWN_DELAY_S, TunerDesk
 from pubsub_cluster.language.errors import BusyError, PubSubError, error_from_dict
 from pubsub_cluster.language.protocol import Message, Op, PublishRequest
 from pubsub_cluster.shm.fault_points import fault_point
-from pubsub_cluster.shm.lifeline import on_stop
 from pubsub_cluster.shm.memory import keep_memory
 from pubsub_cluster.shm.owner import unlink_segment
 from pubsub_cluster.tuner import messages as tuner_wire
@@ -148,7 +147,6 @@ class Coordinator:
 
     def run(self) -> int:
         """Serve until stopped by a signal or a client; return the exit status, or `AGAIN`."""
-        on_stop(self.stop)
         gc.set_threshold(*GC_THRESHOLDS)
         keep_memory()
         try:

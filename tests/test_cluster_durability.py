@@ -13,6 +13,7 @@ from clusters import wait_until
 from pubsub_cluster import Client, Cluster
 from pubsub_cluster.coordinator.store import STORE_FILE
 from pubsub_cluster.language.errors import StoreError
+from pubsub_cluster.shm.owner import SHM_DIRECTORY
 
 KEEPER_WAIT_S_MAX = 180.0  # it has the lowest priority of all
 pytestmark = pytest.mark.cluster
@@ -64,10 +65,14 @@ def test_what_is_durable_comes_back_from_snapshot_and_backup(tmp_data_dir: Path)
         backup.with_name("damaged").write_bytes(backup.read_bytes()[:-1])
         with pytest.raises(StoreError, match="cut short"):
             client.restore(backup.with_name("damaged"))
-        life, at = client.hello()["life"], client.status()["version"]
+        life, now = client.hello()["life"], client.status()
+        at = now["version"]
         assert client.restore(backup)["subscriptions"] == told["subscriptions"]
         with cluster.client() as other:  # a connection remembers what it was greeted with
             assert other.hello()["life"] != life
+        maps = Path(f"/proc/{now['pid']}/maps").read_text().splitlines()
+        left = [line for line in maps if SHM_DIRECTORY in line and line.endswith("(deleted)")]
+        assert not left, "the segments of the life before take no room"
         assert client.status()["version"] == at + 1
         assert matched(client, 7) == (COUNT - 7 + 99) // 100
         (later, *_) = client.describe_many(["later", "n7"], expressions=True)
