@@ -9,6 +9,7 @@ then the coordinator exchanges the table's contents in one transaction (`exchang
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import uuid
 import zlib
@@ -32,6 +33,7 @@ from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.owner import SHM_DIRECTORY
 from pubsub_cluster.shm.packed_file import MAGIC, PackedFile, PackedWriter, opened
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def prepare_restore(task: KeeperTask) -> dict[str, Any]:
         lineage = uuid.uuid4().hex
         reader = CatalogueReader.of(catalogue)
         packed = pack_catalogue(reader.columns, catalogue.counts(), registry.version)
+        _check_room(sum(column.nbytes for column in packed.columns.values()), task)
         metadata = {
             change.subscription_id: change.metadata
             for _, changes in read_groups(file)
@@ -137,6 +140,23 @@ def _taken_over(file: PackedFile, schema_text: str, limits: Limits) -> tuple[Cat
             remedy="It is damaged; nothing was changed. Use another one.",
         )
     return catalogue, registry
+
+
+def _check_room(needed_bytes: int, task: KeeperTask) -> None:
+    """Refuse what shared memory has no room for, even when the present catalogue and layout are gone."""
+    shared = Path(SHM_DIRECTORY)
+    room = os.statvfs(shared)
+    free_bytes = room.f_bavail * room.f_frsize
+    for name in (task.catalogue, task.layout):
+        with contextlib.suppress(FileNotFoundError):  # exchanged just now: what has its place is like it
+            free_bytes += (shared / name).stat().st_blocks * 512 if name else 0
+    if needed_bytes > free_bytes:
+        raise StoreError(
+            "there is no room in /dev/shm for the subscriptions of the backup",
+            seen=f"{needed_bytes} bytes needed",
+            limit=f"{free_bytes} bytes free without the present subscriptions",
+            remedy="Nothing was changed. Make /dev/shm larger (`mount -o remount,size=...`); try again.",
+        )
 
 
 @fault_point("restore.copy")

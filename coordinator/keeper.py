@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import logging
 import sqlite3
 import sys
@@ -31,6 +32,7 @@ from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.lifeline import leave, tie_to_parent
+from pubsub_cluster.shm.packed_file import PART_SUFFIX
 
 
 class KeeperTask(msgspec.Struct, frozen=True):
@@ -182,10 +184,13 @@ def main(do: Callable[[KeeperTask], dict[str, Any]] = do, argv: list[str] | None
     except PubSubError as error:
         body = {"ok": False, "error": error.to_dict()}
     except OSError as error:
+        is_place = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS)
         wrapped = StoreError(
             "a file cannot be written",
-            seen=f"{error.strerror} ({error.filename})",
-            remedy="Free some disk space, or give another path.",
+            seen=f"{error.strerror} ({str(error.filename).removesuffix(PART_SUFFIX)})",
+            remedy="Give a path that the cluster may write to, in a folder that is there."
+            if is_place
+            else "Free some disk space, or give another path.",
         )
         body = {"ok": False, "error": wrapped.to_dict()}
     _say(orjson.dumps(body) + b"\n")

@@ -135,6 +135,13 @@ class KeeperDesk:
             if snapshot is not None:
                 try:
                     registry.take_over(snapshot, go_on)
+                except SegmentError as error:
+                    raise StartError(
+                        f"the stored subscriptions do not fit: {error.condition}",
+                        seen=error.seen,
+                        limit=error.limit,
+                        remedy="Make /dev/shm larger (`mount -o remount,size=...`), then start again.",
+                    ) from error
                 except PubSubError as error:
                     raise StartError(
                         f"the stored subscriptions do not fit: {error.condition}",

@@ -190,6 +190,8 @@ def opened(path: Path, kind: str) -> Iterator[PackedFile]:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe might be waited for without end
             raise StoreError("this is no regular file", seen=str(path), remedy="Give another path.")
+        if not path.stat().st_size:
+            raise StoreError("the file is empty", seen=str(path), remedy="Give another one.")
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:

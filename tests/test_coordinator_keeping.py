@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -23,10 +22,9 @@ from kept_catalogue import (
     task_for,
 )
 
-from pubsub_cluster import verification
-from pubsub_cluster.coordinator import compaction, keeper
+from pubsub_cluster.coordinator import compaction
 from pubsub_cluster.coordinator.backup import exchange, prepare_restore, write_backup
-from pubsub_cluster.coordinator.compaction import LiveChanges, compact, live_changes
+from pubsub_cluster.coordinator.compaction import compact, live_changes
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.snapshots import (
     RESTORE_FILE,
@@ -39,14 +37,14 @@ from pubsub_cluster.coordinator.snapshots import (
 )
 from pubsub_cluster.coordinator.store import STORE_FILE, ChangeStore
 from pubsub_cluster.language.errors import StoreError
-from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
-from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
+from pubsub_cluster.language.limits import DEFAULT_LIMITS
+from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.language.schema_rules import extended
 from pubsub_cluster.language.text_form import parse_text
 from pubsub_cluster.shm.catalogue import CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
-from pubsub_cluster.shm.owner import current_owner
 from pubsub_cluster.shm.packed_file import PACKED_FORMAT, PackedWriter, opened
+from pubsub_cluster.verification import _values
 
 FIRST, LATER = 1_500, 500  # changes before the snapshot and after it
 
@@ -74,35 +72,6 @@ def test_a_snapshot_and_the_changes_after_it_are_the_whole_table(history: tuple[
         assert contents(again) == expected
         assert (again.version, again.next_handle) == (registry.version, registry.next_handle)
         assert again.live_count == len(expected)
-
-
-@pytest.mark.parametrize("kind", ["snapshot", "verify"])
-def test_the_keeper_goes_on_with_a_catalogue_that_is_left(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reading the table takes long, and the live rows may have moved when it is over."""
-    writer = CatalogueWriter.create(current_owner("4d2a5c11"), Limits(subscriptions_max=1 << 14))
-    registry, store = Registry(writer, EMPTY_SCHEMA, DEFAULT_LIMITS), ChangeStore(tmp_path, "normal")
-    store.start()
-    change_at_random(registry, store, FIRST, 1)
-    store.close()
-    task = task_for(
-        tmp_path, registry, tmp_path, kind=kind, catalogue=writer.name, counts=tuple(writer.counts())
-    )
-    expected = contents(registry)
-
-    def moved(connection: sqlite3.Connection, path: Path, until: int) -> LiveChanges:
-        writer.unlink()
-        return live_changes(connection, path, until)
-
-    monkeypatch.setattr(keeper if kind == "snapshot" else verification, "live_changes", moved)
-    done = keeper.do(task) if kind == "snapshot" else verification.verify(task)
-    writer.close()
-    if kind == "snapshot":
-        assert done["subscriptions"] == len(expected)
-        assert contents(replayed(tmp_path, with_snapshot=True)) == expected
-    else:
-        assert done["in_catalogue"] == len(expected) and not done["differences"]
 
 
 def test_compaction_leaves_what_is_live_and_both_numbers(
@@ -133,8 +102,7 @@ def test_compaction_leaves_what_is_live_and_both_numbers(
 KILLED = """
 import sqlite3, sys
 from pathlib import Path
-from pubsub_cluster import verification
-from pubsub_cluster.coordinator import compaction, keeper
+from pubsub_cluster.coordinator import compaction
 compaction.GROUP_CHANGES, compaction.DEAD_LEAST, compaction.DEAD_SHARE_LEAST = 100, 1, 0
 path = Path(sys.argv[1])
 connection = sqlite3.connect(path)
@@ -392,4 +360,4 @@ def test_verification_makes_events_that_fulfil_comparisons() -> None:
     expression = parse_text(
         "a > 5 AND b < 2.5 AND c >= 3 AND NOT d <= 4 AND e = 'x' AND f BETWEEN 1 AND 2 OR g IN ()"
     )
-    assert dict(verification._values(expression)) == {"a": 6, "b": 1.5, "c": 3, "d": 4, "e": "x", "f": 1}
+    assert dict(_values(expression)) == {"a": 6, "b": 1.5, "c": 3, "d": 4, "e": "x", "f": 1}
