@@ -49,7 +49,7 @@ SILENCE_S_MAX = 30.0
 RESENDS_MAX = 3
 NO_REPLY_REMEDY = (
     "Is the cluster running? `pubsub-cluster status` shows it, with the same --data; "
-    "if it is slow rather than gone, give the client a longer timeout_s."
+    "if it is slow rather than gone, give the client a longer timeout_s (a command: --timeout)."
 )
 
 

@@ -14,6 +14,8 @@ from pubsub_cluster.language.protocol import COUNTED_ITEMS, Message, Op
 
 RESIZE_TIMEOUT_S = 120.0
 JOB_TIMEOUT_S = 600.0
+AWAY_S_MAX = 60.0
+"""A restored catalogue is taken over for so long at most, while the cluster does not answer."""
 _LOOK_EVERY_S = 0.05
 StatsKind: TypeAlias = Literal["subscription", "owner", "group"]
 
@@ -140,7 +142,9 @@ class OperatorCalls:
         StoreError, StartError
             The backup is damaged, of another format, or does not fit here; nothing is changed.
         ReplyTimeoutError
-            It is not done yet; it goes on.
+            It is not done yet, and goes on; or the cluster has not answered for a minute.
+        ClusterError
+            The cluster was restarted meanwhile: the backup may be in force or not.
         """
         return await self._job(Op.RESTORE, {"path": os.path.abspath(path)}, timeout_s)
 
@@ -157,13 +161,18 @@ class OperatorCalls:
     async def _job(self, op: Op, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         deadline_s = time.monotonic() + timeout_s
         number = (await self._session.ask(op, fields)).header["job"]
+        answered_s = time.monotonic()
         while True:
             try:
                 found = _facts(await self._session.ask(Op.JOB, {"job": number}))
-            except ReplyTimeoutError:  # a restored catalogue is being taken over
-                if time.monotonic() > deadline_s:
+            except ReplyTimeoutError:
+                now_s = time.monotonic()
+                if op is not Op.RESTORE or now_s > min(deadline_s, answered_s + AWAY_S_MAX):
                     raise
                 continue
+            except ProtocolError as error:
+                raise _forgotten(op) from error
+            answered_s = time.monotonic()
             if found["state"] == "failed":
                 raise error_from_dict(found["error"])
             if found["state"] == "done":
@@ -243,6 +252,15 @@ class OperatorCalls:
     async def stop_cluster(self) -> None:
         """Ask the cluster to finish what it has accepted and stop; returns when it has agreed."""
         await self._session.ask(Op.STOP, {})
+
+
+def _forgotten(op: Op) -> ClusterError:
+    return ClusterError(
+        f"the cluster was restarted during the {op.value}: it may have been carried out or not",
+        remedy="`list` and `status` tell what subscriptions there are; to restore once more does no harm."
+        if op is Op.RESTORE
+        else "Ask again.",
+    )
 
 
 def _facts(message: Message) -> dict[str, Any]:
