@@ -114,11 +114,13 @@ def verify(ctx: click.Context, connect: Callable[[], Client], sample: int | None
 def _confirm() -> None:
     """Ask a person; without one, say how a script goes on."""
     try:
-        click.confirm("Replace all subscriptions of the cluster?", abort=True, err=True)
+        is_wanted = click.confirm("Replace all subscriptions of the cluster?", err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
         raise click.UsageError("nobody is there to ask: give --yes") from None
+    if not is_wanted:
+        raise click.Abort
 
 
 def _tell(found: dict[str, Any], verb: str, file: Path, as_json: bool) -> None:

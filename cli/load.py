@@ -42,9 +42,10 @@ ERRORS_KEPT_MAX = 10_000
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the lines so far."""
+    """What became of the lines up to `line_number`."""
 
     loaded_count: int = 0
+    line_number: int = 0
     replaced_count: int = 0
     refused_count: int = 0
     errors: list[tuple[int, PubSubError]] = field(default_factory=list)
@@ -62,12 +63,14 @@ def load_lines(
     owner: str | None,
     on_chunk: Callable[[int, Tally], None],
     replace: bool = False,
+    tally: Tally | None = None,
 ) -> Tally:
     """Subscribe every line; `on_chunk` hears of the bytes read and the tally now and then.
 
-    With `replace`, a line whose id exists updates that subscription.
+    With `replace`, a line whose id exists updates that subscription. A `tally` that is given tells what is
+    known when this ends with an error.
     """
-    tally = Tally()
+    tally = tally or Tally()
     reading = _Reading(lines, owner, tally, keeps_items=replace)
     # Lines are read while those before them are on their way, also from one chunk to the next.
     coming = client.subscribe_stream(reading.items(), retained=0)
@@ -80,6 +83,7 @@ def load_lines(
                 tally.refuse(number, result)
             else:
                 tally.loaded_count += 1
+        tally.line_number = max(numbers)
         on_chunk(reading.take_size_bytes(), tally)
     on_chunk(reading.take_size_bytes(), tally)
     tally.errors.sort(key=lambda entry: entry[0])
@@ -234,14 +238,20 @@ def load(
 def _load_file(
     connect: Callable[[], Client], file: BinaryIO, owner: str | None, replace: bool, as_json: bool
 ) -> None:
-    begin = time.monotonic()
-    with connect() as client, Progress("Loading", size_bytes_of(file), "B") as bar, _rare_collections():
-        tally = load_lines(
+    begin, tally = time.monotonic(), Tally()
+    with (
+        connect() as client,
+        _told_when_it_ends_early(tally),
+        Progress("Loading", size_bytes_of(file), "B") as bar,
+        _rare_collections(),
+    ):
+        load_lines(
             client,
             read_lines(file),
             owner,
             lambda size, tally: bar.advance(size, f"{tally.loaded_count:,} loaded"),
             replace,
+            tally,
         )
     seconds = time.monotonic() - begin
     rate = tally.loaded_count / seconds if seconds > 0 else 0.0
@@ -264,6 +274,21 @@ def _load_file(
     _report(tally)
     if tally.refused_count:
         raise SystemExit(EXIT_ERROR)
+
+
+@contextlib.contextmanager
+def _told_when_it_ends_early(tally: Tally) -> Iterator[None]:
+    """Say what is loaded for certain when an error or Ctrl-C ends a load."""
+    try:
+        yield
+    except (PubSubError, KeyboardInterrupt):
+        _report(tally)
+        many = counted(tally.loaded_count, "subscription")
+        note(
+            f"{many} of the lines up to {tally.line_number:,} were loaded before it, some after them may be. "
+            "Loading again is safe where lines have ids (with --replace those are no errors)."
+        )
+        raise
 
 
 @contextlib.contextmanager

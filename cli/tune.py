@@ -285,7 +285,7 @@ def await_generation(client: Client, before: int) -> dict[str, Any]:
     ClusterError
         It cannot be built, or did not come within `WAIT_S_MAX`.
     """
-    from pubsub_cluster.language.errors import ClusterError
+    from pubsub_cluster.language.errors import ClusterError, error_from_dict
 
     until = time.monotonic() + WAIT_S_MAX
     while True:
@@ -295,14 +295,18 @@ def await_generation(client: Client, before: int) -> dict[str, Any]:
         if current > before:
             return history.get(current) or {"generation": current}
         failed = [record for number, record in history.items() if number > before and "error" in record]
-        if failed or time.monotonic() > until:
+        goes_on = f"Generation {current} goes on answering; `pubsub-cluster tune show` says more."
+        if failed:
+            error = error_from_dict(failed[-1]["error"])
             raise ClusterError(
-                "the new generation could not be built"
-                if failed
-                else "the new generation did not come in time",
-                seen=failed[-1]["error"] if failed else None,
-                limit=None if failed else f"{WAIT_S_MAX:.0f} s",
-                remedy=f"Generation {current} goes on answering; `pubsub-cluster tune show` says more.",
+                f"the new generation could not be built: {error.condition}",
+                seen=error.seen,
+                limit=error.limit,
+                remedy=f"{error.remedy or ''} {goes_on}".strip(),
+            )
+        if time.monotonic() > until:
+            raise ClusterError(
+                "the new generation did not come in time", limit=f"{WAIT_S_MAX:.0f} s", remedy=goes_on
             )
         time.sleep(POLL_S)
 

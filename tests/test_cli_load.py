@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,13 @@ from pubsub_cluster.cli.load import load_lines
 from pubsub_cluster.cli.main import cli
 from pubsub_cluster.cli.publish import read_batches
 from pubsub_cluster.client import Client, Subscription
-from pubsub_cluster.language.errors import DuplicateIdError, EventError, LimitError, PubSubError
+from pubsub_cluster.language.errors import (
+    DuplicateIdError,
+    EventError,
+    LimitError,
+    PubSubError,
+    ReplyTimeoutError,
+)
 
 TAKEN_AHEAD = 3
 
@@ -192,3 +199,28 @@ class Describing:
 def test_a_listing_asks_again_for_what_had_no_room_beside_the_others() -> None:
     (found,) = described(cast(Client, Describing()), "abcd")
     assert found == [(name, {"id": name}) for name in "abcd"]
+
+
+def test_a_load_that_is_broken_off_says_how_far_it_came(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bad lines are told too, and an error before the first answer is told as one that loaded nothing."""
+    monkeypatch.setattr(load_module, "RESULTS_PER_CHUNK", 2)
+
+    class Dying(RecordingClient):
+        def subscribed(self, item: dict[str, Any]) -> Subscription | PubSubError:
+            if item["expr"] == "d = 4":
+                raise ReplyTimeoutError("no answer to subscribe came in time")
+            return super().subscribed(item)
+
+    path = tmp_path / "lines"
+    path.write_bytes(b"a = 1\n{]\nb = 2\nc = 3\nd = 4\n")
+
+    @contextlib.contextmanager
+    def connect() -> Iterator[Client]:
+        yield as_client(Dying())
+
+    with path.open("rb") as file, pytest.raises(ReplyTimeoutError):
+        load_module._load_file(connect, file, None, False, False)
+    told = capsys.readouterr().err
+    assert "2 subscriptions of the lines up to 3 were loaded" in told and "Line 2" in told
