@@ -83,7 +83,7 @@ def load_lines(
                 tally.refuse(number, result)
             else:
                 tally.loaded_count += 1
-        tally.line_number = max(numbers)
+        tally.line_number = numbers[-1]
         on_chunk(reading.take_size_bytes(), tally)
     on_chunk(reading.take_size_bytes(), tally)
     tally.errors.sort(key=lambda entry: entry[0])
@@ -271,7 +271,7 @@ def _load_file(
         replaced = f", {tally.replaced_count:,} of them replaced," if tally.replaced_count else ""
         loaded = counted(tally.loaded_count, "subscription")
         click.echo(f"Loaded {loaded}{replaced} in {seconds:.1f} s ({rate:,.0f} per second).")
-    _report(tally)
+    _report(tally, "; the others are loaded")
     if tally.refused_count:
         raise SystemExit(EXIT_ERROR)
 
@@ -282,7 +282,7 @@ def _told_when_it_ends_early(tally: Tally) -> Iterator[None]:
     try:
         yield
     except (PubSubError, KeyboardInterrupt):
-        _report(tally)
+        _report(tally, "")
         many = counted(tally.loaded_count, "subscription")
         note(
             f"{many} of the lines up to {tally.line_number:,} were loaded before it, some after them may be. "
@@ -302,10 +302,11 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def _report(tally: Tally) -> None:
+def _report(tally: Tally, others: str) -> None:
+    """Tell what was refused, and what became of the `others`."""
     for number, error in tally.errors[:ERRORS_SHOWN_MAX]:
         note(error_text(error, title=f"Line {number}"))
     if tally.refused_count:
         unseen = tally.refused_count - min(len(tally.errors), ERRORS_SHOWN_MAX)
         more = f" ({unseen:,} more not shown; --json lists them)" if unseen else ""
-        note(f"Refused {counted(tally.refused_count, 'line')}{more}; the others are loaded.")
+        note(f"Refused {counted(tally.refused_count, 'line')}{more}{others}.")

@@ -14,8 +14,8 @@ from pubsub_cluster.language.protocol import COUNTED_ITEMS, Message, Op
 
 RESIZE_TIMEOUT_S = 120.0
 JOB_TIMEOUT_S = 600.0
-AWAY_S_MAX = 60.0
-"""A restored catalogue is taken over for so long at most, while the cluster does not answer."""
+AWAY_S_MAX = 180.0
+"""So long may a cluster not answer while it takes a restored catalogue over: a million take seconds."""
 _LOOK_EVERY_S = 0.05
 StatsKind: TypeAlias = Literal["subscription", "owner", "group"]
 
@@ -142,7 +142,7 @@ class OperatorCalls:
         StoreError, StartError
             The backup is damaged, of another format, or does not fit here; nothing is changed.
         ReplyTimeoutError
-            It is not done yet, and goes on; or the cluster has not answered for a minute.
+            It is not done yet, and goes on; or the cluster has not answered for three minutes.
         ClusterError
             The cluster was restarted meanwhile: the backup may be in force or not.
         """

@@ -9,7 +9,6 @@ then the coordinator exchanges the table's contents in one transaction (`exchang
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import uuid
 import zlib
@@ -33,7 +32,7 @@ from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_packed import pack_catalogue
 from pubsub_cluster.shm.change_groups import Change, read_groups, write_groups
 from pubsub_cluster.shm.fault_points import fault_point
-from pubsub_cluster.shm.owner import SHM_DIRECTORY
+from pubsub_cluster.shm.owner import SHM_DIRECTORY, free_shared_bytes
 from pubsub_cluster.shm.packed_file import MAGIC, PackedFile, PackedWriter, opened
 
 if TYPE_CHECKING:
@@ -144,12 +143,12 @@ def _taken_over(file: PackedFile, schema_text: str, limits: Limits) -> tuple[Cat
 
 def _check_room(needed_bytes: int, task: KeeperTask) -> None:
     """Refuse what shared memory has no room for, even when the present catalogue and layout are gone."""
-    shared = Path(SHM_DIRECTORY)
-    room = os.statvfs(shared)
-    free_bytes = room.f_bavail * room.f_frsize
+    free_bytes = free_shared_bytes()
+    if free_bytes is None:  # it has no bounds
+        return
     for name in (task.catalogue, task.layout):
         with contextlib.suppress(FileNotFoundError):  # exchanged just now: what has its place is like it
-            free_bytes += (shared / name).stat().st_blocks * 512 if name else 0
+            free_bytes += (Path(SHM_DIRECTORY) / name).stat().st_blocks * 512 if name else 0
     if needed_bytes > free_bytes:
         raise StoreError(
             "there is no room in /dev/shm for the subscriptions of the backup",

@@ -135,19 +135,14 @@ class KeeperDesk:
             if snapshot is not None:
                 try:
                     registry.take_over(snapshot, go_on)
-                except SegmentError as error:
-                    raise StartError(
-                        f"the stored subscriptions do not fit: {error.condition}",
-                        seen=error.seen,
-                        limit=error.limit,
-                        remedy="Make /dev/shm larger (`mount -o remount,size=...`), then start again.",
-                    ) from error
                 except PubSubError as error:
                     raise StartError(
                         f"the stored subscriptions do not fit: {error.condition}",
                         seen=error.seen,
                         limit=error.limit,
-                        remedy="Start with the limits under which they were made, or larger ones.",
+                        remedy=error.remedy
+                        if isinstance(error, SegmentError)
+                        else "Start with the limits under which they were made, or larger ones.",
                     ) from error
                 self.snapshot_version = snapshot.facts.version
                 self._check_at_s = time.monotonic() + CHECK_AFTER_S  # not all of the table is read now

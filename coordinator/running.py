@@ -33,17 +33,17 @@ def run_coordinator(
         for life in lives:
             life.stop()
 
-    on_stop(
-        stop
-    )  # here, and not in each life: it would keep the one before, and miss what comes between them
+    on_stop(stop)  # not in each life: that would keep the one before, and miss a signal between them
     jobs: dict[int, Job] = {}
     while True:
         lives = [Coordinator(config, on_ready, parent_pid, jobs)]
         if is_stopped:
             lives[0].stop()
         status = lives[0].run()
-        if status != AGAIN or is_stopped:
-            return 0 if is_stopped else status
+        if is_stopped:
+            return 0
+        if status != AGAIN:
+            return status
         on_ready = None
         team = lives[0].scheduler.crew.team
         config = replace(config, shards=team.shards, replicas=team.replica_count)

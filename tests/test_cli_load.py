@@ -224,3 +224,4 @@ def test_a_load_that_is_broken_off_says_how_far_it_came(
         load_module._load_file(connect, file, None, False, False)
     told = capsys.readouterr().err
     assert "2 subscriptions of the lines up to 3 were loaded" in told and "Line 2" in told
+    assert "the others are loaded" not in told

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from kept_catalogue import change_at_random, contents, new_registry, replayed, table, task_for
@@ -68,9 +66,13 @@ def test_a_backup_that_does_not_fit_into_shared_memory_is_refused(
         found = live_changes(connection, tmp_path / STORE_FILE, registry.version)
         write_backup(connection, task_for(tmp_path, registry, path), found)
     monkeypatch.setattr("pubsub_cluster.coordinator.backup.SHM_DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4_096))
+    free_bytes: list[int | None] = [4_096]
+    monkeypatch.setattr("pubsub_cluster.coordinator.backup.free_shared_bytes", lambda: free_bytes[0])
     with pytest.raises(StoreError, match="no room in /dev/shm"):
         prepare_restore(task_for(tmp_path, registry, path, catalogue=present.name))
     assert not (tmp_path / RESTORE_FILE).exists()
+    free_bytes[0] = None
+    assert prepare_restore(task_for(tmp_path, registry, path, catalogue=present.name)), "it has no bounds"
+    free_bytes[0] = 4_096
     present.write_bytes(bytes(1 << 20))
     assert prepare_restore(task_for(tmp_path, registry, path, catalogue=present.name))["subscriptions"]
