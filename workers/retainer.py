@@ -31,7 +31,7 @@ from pubsub_cluster.workers import retained_messages as wire
 from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json
 
 HEARTBEAT_S = 1.0
-NICENESS = 3  # gives way to workers
+NICENESS = 5  # with the workers, behind the coordinator
 SLICE_S = 0.02  # of one question, before the next one has its turn
 ANSWER_S_MAX = 4.0  # of one question, from its arrival: nobody who makes thousands waits for longer
 TOLD_SIZE_BYTES_MAX = 1 << 20
