@@ -223,11 +223,14 @@ def show_settings(settings: dict[str, Any], as_json: bool) -> None:
 def settings_in_words(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings with a word to each number: whether it was set, or is the default."""
     was_set = settings.get("set", [])
-    return {
-        name: value if name == "frozen" else f"{value:g} (set)" if name in was_set else f"{value} (default)"
-        for name, value in settings.items()
-        if name != "set"
-    }
+    words: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in was_set:
+            told = f"{value:g}" if name != "tree" else "on" if value else "off"
+            words[name] = f"{told} (set)"
+        elif name != "set":
+            words[name] = value if name == "frozen" else f"{value} (default)"
+    return words
 
 
 tune.add_command(import_statistics)

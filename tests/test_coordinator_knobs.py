@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pubsub_cluster.cli.tune import settings_in_words
 from pubsub_cluster.coordinator import knobs
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.coordinator.delivery.distribution import Rule
@@ -83,9 +84,11 @@ def test_a_tree_is_forced_forbidden_or_left_to_the_cost_model(tmp_path: Path) ->
     assert first.knobs.told()["tree"] == "auto"
     first.knobs.tell_tuner()
     assert first.said[-1].tree is None
-    for value in (0, 1):
+    assert settings_in_words(first.knobs.told())["tree"] == "auto (default)"
+    for value, word in ((0, "off"), (1, "on")):
         first.knobs.set("tree", value)
         assert first.knobs.told()["tree"] == value and first.said[-1].tree is bool(value)
+        assert settings_in_words(first.knobs.told())["tree"] == f"{word} (set)"
     second = Parts(tmp_path)
     second.knobs.tell_tuner()
     assert second.said[-1].tree is True
