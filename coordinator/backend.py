@@ -30,6 +30,11 @@ log = logging.getLogger("pubsub_cluster.coordinator")
 
 TUNER = None  # stands for the tuner where a worker index is expected
 RETAINER = -1  # and for the process that retains events
+WORKER_NICENESS = 5
+"""Behind the coordinator, which has one thread for everybody: where events keep all processors busy, it would
+get too little of them for changes, of which it does some thousand in the time of a worker's one task. What it
+takes for a given rate of changes stays the same: fewer steps only let changes wait."""
+TUNER_NICENESS = 7  # gives way to workers, yet a saturated machine still gets new generations
 
 
 class Desk(Protocol):
@@ -100,7 +105,9 @@ class Backend:
                     arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
                 arguments += ["--gently"] if child in self._gentle else []
             try:
-                started = Child(_module(child), arguments)
+                started = Child(
+                    _module(child), arguments, TUNER_NICENESS if child is TUNER else WORKER_NICENESS
+                )
             except OSError as error:  # no room for another process just now; whoever lives works on
                 log.error(
                     "%s cannot be started; seen %s; look at the limits of processes, open files and memory. "

@@ -24,7 +24,7 @@ import msgspec
 import orjson
 
 from pubsub_cluster.coordinator.backup import exchange
-from pubsub_cluster.coordinator.children import child_environment
+from pubsub_cluster.coordinator.children import child_environment, put_behind
 from pubsub_cluster.coordinator.engine_language import check_stored
 from pubsub_cluster.coordinator.keeper import KeeperTask
 from pubsub_cluster.coordinator.snapshots import newest_snapshot, remove_foreign
@@ -39,6 +39,7 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.lifeline import GENTLE_NICENESS
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.registry import Registry
@@ -376,10 +377,12 @@ def _spawned(task: KeeperTask, kind: str) -> subprocess.Popen[bytes]:
         file.write(msgspec.json.encode(task))
         file.seek(0)
         module = VERIFIER_MODULE if kind == "verify" else KEEPER_MODULE
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", BEHIND_MODULE, module, "--parent", str(os.getpid())],
             stdin=file,
             stdout=subprocess.PIPE,
             env=child_environment(),
             process_group=0,
         )
+    put_behind(process.pid, GENTLE_NICENESS)
+    return process

@@ -12,6 +12,7 @@ import pytest
 
 from pubsub_cluster.coordinator import children
 from pubsub_cluster.coordinator.backend import RETAINER, SPAWN_AGAIN_S, TUNER, Backend
+from pubsub_cluster.coordinator.children import Child
 
 
 class Process(subprocess.Popen[bytes]):
@@ -43,3 +44,15 @@ def test_a_child_that_cannot_be_started_is_tried_again(
     assert list(backend.spawn_due(1.0 + SPAWN_AGAIN_S)) == [0]
     assert all(backend.pid(child) for child in (0, TUNER, RETAINER))
     backend.close()
+
+
+def test_a_child_is_behind_from_its_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waits.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    child = Child("waits", [], 3)
+    try:
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) == min(mine + 3, 19)
+    finally:
+        child.kill()
+        child.reap()

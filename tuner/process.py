@@ -48,7 +48,6 @@ from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.tuner.trees import TreeChoice
 
 HEARTBEAT_S = 1.0
-NICENESS = 7  # gives way to workers, yet a saturated machine still gets new generations
 MEASURE_AFTER_S = 3.0  # leaves the machine to the workers while they start
 MEASURE_FROM_CLAUSES = 2_000  # fewer are as fast by the default constants, and measuring takes seconds
 MEASURED_FROM_CLAUSES = 50_000  # a larger build waits for the constants, but not for long
@@ -302,7 +301,6 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
     use_one_heap()
-    os.nice(NICENESS)
     take_turns(SYSTEM_TURN_US)  # its parent's are short
     logging.basicConfig(level=logging.INFO, format="%(asctime)s tuner %(message)s")
     return TunerLoop(options.endpoint).run()

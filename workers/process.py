@@ -10,17 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
-import os
 import time
 from typing import Any
 
 from pubsub_cluster.shm.lifeline import SHORT_TURN_US, gently, leave, pin_to, take_turns, tie_to_parent
 
 HEARTBEAT_S = 1.0
-NICENESS = 5
-"""Behind the coordinator, which has one thread for everybody: where events keep all processors busy, it would
-get too little of them for changes, of which it does some thousand in the time of a worker's one task. What it
-takes for a given rate of changes stays the same: fewer steps only let changes wait."""
 log = logging.getLogger("pubsub_cluster.worker")
 
 
@@ -35,7 +30,6 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
     pinned = pin_to(options.cpu)
-    os.nice(NICENESS)
     take_turns(SHORT_TURN_US)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s worker %(message)s")
     if options.cpu is not None and pinned is None:

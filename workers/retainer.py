@@ -31,7 +31,6 @@ from pubsub_cluster.workers import retained_messages as wire
 from pubsub_cluster.workers.retained import Batch, RetainedEvents, told_as_json
 
 HEARTBEAT_S = 1.0
-NICENESS = 5  # with the workers, behind the coordinator
 SLICE_S = 0.02  # of one question, before the next one has its turn
 ANSWER_S_MAX = 4.0  # of one question, from its arrival: nobody who makes thousands waits for longer
 TOLD_SIZE_BYTES_MAX = 1 << 20
@@ -208,7 +207,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args(argv)
     tie_to_parent(options.parent)
-    os.nice(NICENESS)
     take_turns(SYSTEM_TURN_US)  # its parent's are short
     logging.basicConfig(level=logging.INFO, format="%(asctime)s retainer %(message)s")
     return RetainerLoop(options.endpoint).run()
