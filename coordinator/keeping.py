@@ -39,7 +39,7 @@ from pubsub_cluster.language.errors import (
 )
 from pubsub_cluster.language.schema import EMPTY_SCHEMA, Schema
 from pubsub_cluster.shm.fault_points import fault_point
-from pubsub_cluster.shm.lifeline import GENTLE_NICENESS
+from pubsub_cluster.shm.lifeline import BEHIND_NICENESS
 
 if TYPE_CHECKING:
     from pubsub_cluster.coordinator.registry import Registry
@@ -53,7 +53,8 @@ TAIL_WHILE_CHANGING = 10
 """While changes go on, a snapshot waits for so many times `snapshot_after`, or half of what is live."""
 
 WORK_SHARE = 10
-"""Under load, a snapshot begins at the earliest when so many times its duration has passed."""
+"""A snapshot begins at the earliest when so many times the duration of the last one has passed, unless there
+are twice as many subscriptions by then, as in a bulk load: a start would take half of all from changes."""
 
 FAILURE_PAUSE_S = 60.0
 CHECK_AFTER_S = 10.0
@@ -114,7 +115,7 @@ class KeeperDesk:
         self.snapshot: dict[str, Any] = {}
         self.damage: dict[str, Any] | None = None
         self._seen = (0, 0.0)  # the version, and since when it is that
-        self._not_before_s = time.monotonic()
+        self._not_before_s = self._rests_until_s = time.monotonic()
         self._check_at_s: float | None = None
 
     # ---- the start -----------------------------------------------------------------------------
@@ -235,7 +236,8 @@ class KeeperDesk:
             self._seen = (version, now_s)
         tail = version - self.snapshot_version
         least = self._coordinator.config.snapshot_after
-        if tail < least or now_s < self._not_before_s:
+        has_doubled = registry.live_count >= 2 * self.snapshot.get("subscriptions", 0)
+        if tail < least or now_s < self._not_before_s or (now_s < self._rests_until_s and not has_doubled):
             return False
         return now_s - self._seen[1] >= REST_S or tail >= max(
             TAIL_WHILE_CHANGING * least, registry.live_count // 2
@@ -311,7 +313,7 @@ class KeeperDesk:
             self.damage = None
         if job.kind == "snapshot":
             self.snapshot_version, self.snapshot = answer["version"], {**answer, "seconds": job.seconds}
-            self._not_before_s = now_s + WORK_SHARE * job.seconds
+            self._rests_until_s = now_s + WORK_SHARE * job.seconds
         if job.kind == "restore":
             self.restoring = job  # it is done when it is in force
             self._coordinator.restart()
@@ -384,5 +386,5 @@ def _spawned(task: KeeperTask, kind: str) -> subprocess.Popen[bytes]:
             env=child_environment(),
             process_group=0,
         )
-    put_behind(process.pid, GENTLE_NICENESS)
+    put_behind(process.pid, BEHIND_NICENESS)
     return process

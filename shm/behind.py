@@ -9,12 +9,12 @@ from __future__ import annotations
 import runpy
 import sys
 
-from pubsub_cluster.shm.lifeline import give_way
+from pubsub_cluster.shm.lifeline import BEHIND_NICENESS, give_way
 
 
 def main() -> None:
     """Give way, then be the module that the first argument names, with the others."""
-    give_way()
+    give_way(BEHIND_NICENESS)
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

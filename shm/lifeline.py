@@ -21,6 +21,7 @@ from typing import NoReturn, TypeVar
 
 SHORT_TURN_US = 100
 SYSTEM_TURN_US = 0
+BEHIND_NICENESS = 10  # a tenth of what the coordinator gets of a busy processor: a snapshot comes to an end
 GENTLE_NICENESS = 12  # a fifth of what a worker gets of a busy processor: enough to come to an end
 
 T = TypeVar("T")
@@ -84,10 +85,10 @@ def take_turns(turn_us: int) -> bool:
     return int(ctypes.CDLL(None, use_errno=True).syscall(number, 0, ctypes.c_char_p(wanted), 0)) == 0
 
 
-def give_way() -> None:
+def give_way(niceness: int = GENTLE_NICENESS) -> None:
     """Put this thread, and those that it starts, behind whatever else wants the processor, for good."""
     take_turns(SYSTEM_TURN_US)  # a parent's may be short
-    nice = max(os.getpriority(os.PRIO_PROCESS, 0), GENTLE_NICENESS)
+    nice = max(os.getpriority(os.PRIO_PROCESS, 0), niceness)
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
 
 

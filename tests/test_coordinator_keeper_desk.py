@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +62,32 @@ def test_a_task_that_cannot_be_begun_fails_alone(
     assert ("removed or replaced" if what == "table" else "could not be started") in job.error["condition"]
     assert not store.path.exists() or what == "processes"
     assert desk._process is None and not desk._waiting
+
+
+def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_doubled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    registry = SimpleNamespace(version=0, live_count=0)
+    config = SimpleNamespace(snapshot_after=10)
+    desk = KeeperDesk(SimpleNamespace(registry=registry, config=config), EMPTY_SCHEMA, {})  # type: ignore[arg-type]
+    begun: list[str] = []
+    monkeypatch.setattr(desk, "_start", lambda job, now_s: begun.append(job.kind))
+
+    def is_due(now_s: float, version: int, live_count: int) -> bool:
+        registry.version, registry.live_count = version, live_count
+        return desk._snapshot_is_due(now_s)
+
+    assert is_due(0.0, 100, 100), "many changes, and more go on"
+    snapshot = Job(0, "snapshot")
+    snapshot.seconds = 3.0
+    desk._done(snapshot, {"version": 100, "subscriptions": 100}, now_s=3.0)
+    assert not is_due(4.0, 110, 110), "few changes, and more go on"
+    assert not is_due(5.0, 300, 199), "it rests for ten times as long as it took"
+    assert is_due(5.0, 301, 200), "a start would have to take half of them from their changes"
+    assert not is_due(32.9, 302, 199) and is_due(33.1, 303, 199)
+    desk._failed(Job(0, "snapshot"), {"condition": "no room", "code": "store_failed"}, now_s=40.0)
+    assert not is_due(41.0, 900, 800), "the next one would fail too"
 
 
 def no_more_processes(*_: Any, **__: Any) -> None:
