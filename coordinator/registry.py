@@ -8,6 +8,7 @@ fails, everything staged is forgotten (`rollback`): nothing of it was ever visib
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ from pubsub_cluster.shm.id_index import IdIndex
 
 REPLAY_GROUP = 10_000
 GONE = 0  # no change has this version
+_operation_of, _handle_of = operator.attrgetter("operation"), operator.attrgetter("handle")
 
 
 class Registry:
@@ -319,25 +321,18 @@ class Registry:
         StartError
             A subscription cannot be taken over under this schema or these limits; it is named.
         """
-        last: dict[str, int] = {}  # only of ids that changed again: most never do
-        for change in changes():
-            self._staging.next_handle = max(self._staging.next_handle, change.handle + 1)
-            self._staging.next_version = max(self._staging.next_version, change.version + 1)
-            if change.operation == UNSUBSCRIBE:
-                last[change.subscription_id] = GONE
-            elif change.operation == UPDATE or change.subscription_id in last:
-                last[change.subscription_id] = change.version
+        last = self._changed_again(changes())
+        form_of = self._staging.expressions.form_of
         waiting: list[Staged] = []
         for change in changes():
-            version = change.version
-            if change.operation == UNSUBSCRIBE:
-                self._forget(change)
-                continue
-            if last.get(change.subscription_id, version) != version:
-                continue
+            if last:
+                if change.operation == UNSUBSCRIBE:
+                    self._forget(change)
+                    continue
+                if last.get(change.subscription_id, change.version) != change.version:
+                    continue
             try:
-                form = self._staging.expressions.form_of(change.expression or b"")
-                waiting.append(Staged(change, form))
+                waiting.append(Staged(change, form_of(change.expression or b"")))
                 if len(waiting) == REPLAY_GROUP:
                     self._apply(waiting)
                     waiting = []
@@ -353,6 +348,22 @@ class Registry:
             ) from error
         self.version = self._staging.next_version - 1
         self._staging.forget(self.version)
+
+    def _changed_again(self, changes: Iterable[Change]) -> dict[str, int]:
+        """Count on from replayed changes; return last versions of ids that changed again: most never do."""
+        staging, all_changes = self._staging, iter(changes)
+        last: dict[str, int] = {}
+        while group := list(itertools.islice(all_changes, REPLAY_GROUP)):
+            staging.next_handle = max(staging.next_handle, max(map(_handle_of, group)) + 1)
+            staging.next_version = max(staging.next_version, group[-1].version + 1)
+            if not last and set(map(_operation_of, group)) == {SUBSCRIBE}:
+                continue
+            for change in group:
+                if change.operation == UNSUBSCRIBE:
+                    last[change.subscription_id] = GONE
+                elif change.operation == UPDATE or change.subscription_id in last:
+                    last[change.subscription_id] = change.version
+        return last
 
 
 def _rows_of(staged: list[Staged]) -> NewRows:

@@ -64,7 +64,7 @@ def test_a_task_that_cannot_be_begun_fails_alone(
     assert desk._process is None and not desk._waiting
 
 
-def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_doubled(
+def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_grown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
@@ -83,9 +83,9 @@ def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_doubled(
     snapshot.seconds = 3.0
     desk._done(snapshot, {"version": 100, "subscriptions": 100}, now_s=3.0)
     assert not is_due(4.0, 110, 110), "few changes, and more go on"
-    assert not is_due(5.0, 300, 199), "it rests for ten times as long as it took"
-    assert is_due(5.0, 301, 200), "a start would have to take half of them from their changes"
-    assert not is_due(32.9, 302, 199) and is_due(33.1, 303, 199)
+    assert not is_due(5.0, 300, 149), "it rests for ten times as long as it took"
+    assert is_due(5.0, 301, 150), "a start would have to take a third of them from their changes"
+    assert not is_due(32.9, 302, 149) and is_due(33.1, 303, 149)
     desk._failed(Job(0, "snapshot"), {"condition": "no room", "code": "store_failed"}, now_s=40.0)
     assert not is_due(41.0, 900, 800), "the next one would fail too"
 

@@ -10,6 +10,7 @@ import msgspec
 import orjson
 import pytest
 
+from pubsub_cluster.coordinator import registry as registry_module
 from pubsub_cluster.coordinator.describing import describe
 from pubsub_cluster.coordinator.registry import Registry
 from pubsub_cluster.coordinator.store import ChangeStore
@@ -300,7 +301,9 @@ def test_a_bad_item_changes_nothing(item: object, error: type[PubSubError]) -> N
     assert answer["handle"] == 1
 
 
-def test_replay_takes_over_what_is_live_and_nothing_else() -> None:
+@pytest.mark.parametrize("group", [1, 2, 3, 10_000])
+def test_replay_takes_over_what_is_live_and_nothing_else(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "REPLAY_GROUP", group)
     registry = new_registry()
     changes: list[Change] = []
     for stage, item in (
