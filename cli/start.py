@@ -68,7 +68,7 @@ LOG_TAIL_LINES = 8
     help="Let clients connect there too, and to the next port; for trusted networks only.",
 )
 @click.option("--durability", type=click.Choice(["full", "normal"]), help="Survive a power loss, or a crash.")
-@click.option("--pin/--no-pin", default=None, help="Bind each worker to one CPU [default: pin].")
+@click.option("--pin/--no-pin", default=None, help="Bind each worker to a CPU of its own [default: pin].")
 @click.option(
     "--detach", is_flag=True, help="Return when the cluster is ready; it goes on in the background."
 )

@@ -59,7 +59,7 @@ class Backend:
     ----------
     endpoint : str
     cpus : list of int
-        CPUs to pin workers to, in turn; empty: no pinning.
+        CPUs to pin workers to, one each; those beyond their number run where there is room.
     """
 
     def __init__(self, endpoint: str, cpus: list[int]) -> None:
@@ -77,6 +77,7 @@ class Backend:
         self._child_of: dict[bytes, int | None] = {}  # by the identity on the socket
         self._due: dict[int | None, float] = {}
         self._gentle: set[int | None] = set()  # workers to be started while others answer
+        self._places: dict[int | None, int] = {}
         self._desks: dict[int | None, Desk] = {}
         self.pinned: dict[int, int | None] = {}
 
@@ -86,9 +87,12 @@ class Backend:
         """Let a desk look after a child: its messages and its death are told to nobody else."""
         self._desks[child] = desk
 
-    def spawn(self, child: int | None, at_s: float, gently: bool = False) -> None:
-        """Start this child at a monotonic time (at the next `spawn_due` after it), `gently` a worker."""
-        self._due[child] = at_s
+    def spawn(self, child: int | None, at_s: float, gently: bool = False, place: int = 0) -> None:
+        """Start this child at a monotonic time (at the next `spawn_due` after it).
+
+        A worker may be started `gently`, and has a place among those that share the work.
+        """
+        self._due[child], self._places[child] = at_s, place
         self._gentle.add(child) if gently else self._gentle.discard(child)
 
     def spawn_due(self, now_s: float) -> Iterator[int]:
@@ -101,8 +105,8 @@ class Backend:
             is_worker = child is not None and child >= 0
             if is_worker and child is not None:
                 arguments += ["--worker", str(child)]
-                if self._cpus:
-                    arguments += ["--cpu", str(self._cpus[child % len(self._cpus)])]
+                if self._places[child] < len(self._cpus):
+                    arguments += ["--cpu", str(self._cpus[self._places[child]])]
                 arguments += ["--gently"] if child in self._gentle else []
             try:
                 started = Child(
@@ -130,6 +134,7 @@ class Backend:
     def forget(self, child: int) -> None:
         """Do not start this child after all, and forget what is known of it."""
         self._due.pop(child, None)
+        self._places.pop(child, None)
         self._gentle.discard(child)
         self.pinned.pop(child, None)
 

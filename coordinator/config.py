@@ -52,7 +52,7 @@ class ClusterConfig:
         ``workers = shards * replicas``. Shards divide the catalogue (latency), replicas the batches
         (throughput).
     pin : bool
-        Pin each worker to one of the CPUs that this process may use.
+        Pin each worker to a CPU of its own of those that this process may use; more workers are not pinned.
     durability : str
         ``full``: an acknowledged change survives a power loss; ``normal``: it survives a crash of any
         process.

@@ -368,7 +368,8 @@ class Coordinator:
                 case todo.BatchDone(batch_no):
                     self.publishing.done(batch_no)
                 case todo.SpawnWorker(worker_idx, delay_s, gently):
-                    self.backend.spawn(worker_idx, time.monotonic() + delay_s, gently)
+                    place = self.scheduler.workers[worker_idx].place
+                    self.backend.spawn(worker_idx, time.monotonic() + delay_s, gently, place)
                 case todo.KillWorker(worker_idx):
                     if not self.scheduler.workers[worker_idx].dismissed:  # else it starts for nothing
                         log.warning("worker %d does not answer, or cannot go on, and is killed", worker_idx)

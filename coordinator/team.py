@@ -51,6 +51,11 @@ class Worker:
     dismissed: bool = False  # was told to leave; its end is no accident
     story: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
 
+    @property
+    def place(self) -> int:
+        """Its place among the workers of its team, from 0."""
+        return self.replica_idx * self.team.shards + self.shard_idx
+
     def tell(self, now_s: float, what: str) -> None:
         """Remember an event, for the day something goes wrong."""
         self.story.append(f"{now_s:.6f} {what}")

@@ -56,3 +56,25 @@ def test_a_child_is_behind_from_its_first_moment(tmp_path: Path, monkeypatch: py
     finally:
         child.kill()
         child.reap()
+
+
+def test_each_worker_has_a_processor_of_its_own_and_more_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: dict[str, list[str]] = {}
+
+    class Recorded(Process):
+        def __init__(self, command: list[str], **_: Any) -> None:
+            started[command[command.index("--worker") + 1]] = command
+            super().__init__()
+
+    monkeypatch.setattr(children.subprocess, "Popen", Recorded)
+    backend = Backend(f"ipc://{tmp_path}/workers.sock", [4, 7])
+    for worker_idx, place in ((5, 0), (2, 1), (3, 2)):
+        backend.spawn(worker_idx, 1.0, place=place)
+    assert list(backend.spawn_due(1.0)) == [5, 2, 3]
+    backend.close()
+    pinned = {
+        name: command[command.index("--cpu") + 1] for name, command in started.items() if "--cpu" in command
+    }
+    assert pinned == {"5": "4", "2": "7"} and len(started) == 3

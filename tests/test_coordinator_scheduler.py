@@ -21,6 +21,7 @@ from pubsub_cluster.coordinator.instructions import (
     WorkerGone,
 )
 from pubsub_cluster.coordinator.state import Scheduler
+from pubsub_cluster.coordinator.team import Crew
 from pubsub_cluster.coordinator.tuning import Build, TunerDesk, estimate_live
 from pubsub_cluster.language.errors import PoisonBatchError
 from pubsub_cluster.shm.catalogue import CatalogueWriter
@@ -246,3 +247,10 @@ def test_who_had_had_a_turn_comes_first_after_a_death() -> None:
     line.scheduler.workers[0].free_slots = [0]
     line.take(line.scheduler.worker_ready(0, 1.0))
     assert [line.answer() for _ in range(3)] == [first, second, other]
+
+
+def test_each_worker_of_a_team_has_a_place_of_its_own() -> None:
+    crew = Crew(2, 2)
+    assert sorted(worker.place for worker in crew.workers.values()) == [0, 1, 2, 3]
+    assert [worker.place for worker in crew.resize(2, 3, [4, 5])] == [4, 5]
+    assert [worker.place for worker in crew.resize(3, 1, [6, 7, 8])] == [0, 1, 2], "another team"
