@@ -17,11 +17,11 @@ import pytest
 from clusters import next_generation, wait_until
 
 from pubsub_cluster import Attribute, Client, Cluster, Schema, attr
+from pubsub_cluster.coordinator.backend import WORKER_NICENESS
 from pubsub_cluster.coordinator.config import ClusterConfig
 from pubsub_cluster.language.errors import StartError, StoreError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.shm.owner import list_segments
-from pubsub_cluster.workers.process import NICENESS
 
 pytestmark = pytest.mark.cluster
 EVENTS_PER_BATCH = 200
@@ -63,7 +63,7 @@ def test_a_killed_worker_changes_nothing_but_the_count_of_restarts(tmp_data_dir:
         pids: Any = cluster.pids()
         ahead = os.getpriority(os.PRIO_PROCESS, pids["coordinator"])
         for pid in pids["workers"]:  # or events would leave the coordinator too little time for changes
-            assert os.getpriority(os.PRIO_PROCESS, pid) == min(ahead + NICENESS, 19)
+            assert os.getpriority(os.PRIO_PROCESS, pid) == min(ahead + WORKER_NICENESS, 19)
         assert client.status()["counters"]["batches_refused"] == 0
 
 
