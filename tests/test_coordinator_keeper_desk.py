@@ -71,8 +71,6 @@ def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_grown(
     registry = SimpleNamespace(version=0, live_count=0)
     config = SimpleNamespace(snapshot_after=10)
     desk = KeeperDesk(SimpleNamespace(registry=registry, config=config), EMPTY_SCHEMA, {})  # type: ignore[arg-type]
-    begun: list[str] = []
-    monkeypatch.setattr(desk, "_start", lambda job, now_s: begun.append(job.kind))
 
     def is_due(now_s: float, version: int, live_count: int) -> bool:
         registry.version, registry.live_count = version, live_count
