@@ -41,7 +41,7 @@ class Child:
     """
 
     @fault_point("child.spawn")
-    def __init__(self, module: str, arguments: list[str], niceness: int = 0) -> None:
+    def __init__(self, module: str, arguments: list[str], niceness: int) -> None:
         command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
         # In a group of its own: a terminal's Ctrl-C is for the coordinator, which tells its children.
         self._process = subprocess.Popen(

@@ -53,10 +53,9 @@ TAIL_WHILE_CHANGING = 10
 """While changes go on, a snapshot waits for so many times `snapshot_after`, or a third of what is live."""
 
 WORK_SHARE = 10
-GROWTH = 1.5
-"""A snapshot begins at the earliest when so many times the duration of the last one has passed, unless there
-are so many times as many subscriptions by then, as in a bulk load: a start takes far longer for a change than
-for a subscription of a snapshot."""
+"""A snapshot begins at the earliest when so many times the duration of the last one has passed, unless the
+catalogue has grown by as much as a snapshot waits for, as in a bulk load: a start takes far longer for a
+change than for a subscription of a snapshot."""
 
 FAILURE_PAUSE_S = 60.0
 CHECK_AFTER_S = 10.0
@@ -238,12 +237,11 @@ class KeeperDesk:
             self._seen = (version, now_s)
         tail = version - self.snapshot_version
         least = self._coordinator.config.snapshot_after
-        has_grown = registry.live_count >= GROWTH * self.snapshot.get("subscriptions", 0)
+        enough = max(TAIL_WHILE_CHANGING * least, registry.live_count // 3)
+        has_grown = registry.live_count - self.snapshot.get("subscriptions", 0) >= enough
         if tail < least or now_s < self._not_before_s or (now_s < self._rests_until_s and not has_grown):
             return False
-        return now_s - self._seen[1] >= REST_S or tail >= max(
-            TAIL_WHILE_CHANGING * least, registry.live_count // 3
-        )
+        return now_s - self._seen[1] >= REST_S or tail >= enough
 
     @fault_point("keeper.spawn")
     def _start(self, job: Job, now_s: float) -> None:

@@ -69,8 +69,8 @@ def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_grown(
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     registry = SimpleNamespace(version=0, live_count=0)
-    config = SimpleNamespace(snapshot_after=10)
-    desk = KeeperDesk(SimpleNamespace(registry=registry, config=config), EMPTY_SCHEMA, {})  # type: ignore[arg-type]
+    coordinator: Any = SimpleNamespace(registry=registry, config=SimpleNamespace(snapshot_after=10))
+    desk = KeeperDesk(coordinator, EMPTY_SCHEMA, {})
 
     def is_due(now_s: float, version: int, live_count: int) -> bool:
         registry.version, registry.live_count = version, live_count
@@ -81,11 +81,16 @@ def test_a_snapshot_rests_after_the_last_one_unless_the_catalogue_has_grown(
     snapshot.seconds = 3.0
     desk._done(snapshot, {"version": 100, "subscriptions": 100}, now_s=3.0)
     assert not is_due(4.0, 110, 110), "few changes, and more go on"
-    assert not is_due(5.0, 300, 149), "it rests for ten times as long as it took"
-    assert is_due(5.0, 301, 150), "a start would have to take a third of them from their changes"
-    assert not is_due(32.9, 302, 149) and is_due(33.1, 303, 149)
+    assert not is_due(5.0, 300, 199), "it rests for ten times as long as it took"
+    assert is_due(5.0, 301, 200), "a start would have to take half of them from their changes"
+    assert not is_due(32.9, 302, 199) and is_due(33.1, 303, 199)
+    snapshot.seconds = 1.0
+    desk._done(snapshot, {"version": 303, "subscriptions": 0}, now_s=34.0)
+    assert not is_due(35.0, 900, 0) and not is_due(36.0, 1_500, 99), "many changes, of which little stays"
+    desk._done(snapshot, {"version": 1_500, "subscriptions": 600}, now_s=37.0)
+    assert not is_due(38.0, 1_798, 898) and is_due(38.0, 1_799, 899), "a third of a large one is more"
     desk._failed(Job(0, "snapshot"), {"condition": "no room", "code": "store_failed"}, now_s=40.0)
-    assert not is_due(41.0, 900, 800), "the next one would fail too"
+    assert not is_due(41.0, 9_000, 8_000), "the next one would fail too"
 
 
 def no_more_processes(*_: Any, **__: Any) -> None:
