@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import llvmlite.binding
+import numpy as np
 import pytest
 
-from pubsub_cluster.shm.memory import give_back_code, give_back_memory
+from pubsub_cluster.shm.memory import (
+    FORGOTTEN_BYTES,
+    forget_pages,
+    give_back_code,
+    give_back_memory,
+    untouched_zeros,
+)
+from pubsub_cluster.shm.segment import Segment, current_owner
 
 SMAPS = Path("/proc/self/smaps")
 LARGE_PAGES_KNOWN = Path("/sys/kernel/mm/transparent_hugepage")
@@ -99,3 +108,42 @@ def test_no_large_page_comes_to_where_an_array_was() -> None:
     command = [sys.executable, "-c", LARGE_PAGES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["1", "0"]
+
+
+def resident_kb(kind: str) -> int:
+    """Kilobytes of this process in memory: ``RssAnon`` or ``RssShmem``."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(kind))
+
+
+@pytest.mark.skipif(not SMAPS.exists(), reason="this system does not tell what is in memory")
+def test_zeros_take_memory_where_they_are_touched() -> None:
+    before = resident_kb("RssAnon")
+    zeros = untouched_zeros(4 << 20, np.int64)
+    assert zeros.shape == (4 << 20,) and zeros.dtype == np.int64 and zeros.flags.writeable
+    zeros[1_000] = 7
+    assert resident_kb("RssAnon") - before < 2_000
+    assert zeros[1_000] == 7 and not zeros[-1_000:].any()
+    assert untouched_zeros(0, np.int64).shape == (0,)
+
+
+@pytest.mark.skipif(not SMAPS.exists(), reason="this system does not tell what is in memory")
+def test_forgotten_pages_come_back_as_they_were() -> None:
+    slices = 3
+    made = Segment.create("scratch", 1, slices * FORGOTTEN_BYTES, current_owner(uuid.uuid4().hex[:8]))
+    try:
+        made.array(np.uint8, 64, 1_000)[:] = 5
+        made.close()
+        mapped = Segment.attach(made.name)
+        view = mapped.array(np.uint8, 64, slices * FORGOTTEN_BYTES - 64)
+        mapped.close()
+        assert view.sum() == 5_000
+        before = resident_kb("RssShmem")
+        part = view[1_000_000:][::2]  # whatever view of it
+        left = [resident_kb("RssShmem") for _ in forget_pages(part)]
+        assert len(left) == slices and left == sorted(left, reverse=True)
+        assert before - left[-1] >= slices * FORGOTTEN_BYTES // 1024 - 64
+        assert view.sum() == 5_000
+    finally:
+        made.unlink()
+    assert list(forget_pages(np.zeros(4))) == [], "of the heap nothing is forgotten"

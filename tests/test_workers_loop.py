@@ -66,7 +66,7 @@ def test_a_worker_is_heard_of_while_it_makes_a_swap_ready(monkeypatch: Any) -> N
             loop._running = False
         return []
 
-    monkeypatch.setattr(loop, "_swap", SimpleNamespace(is_pending=True, work=work, idle=list))
+    monkeypatch.setattr(loop, "_swap", SimpleNamespace(is_pending=True, work=work, idle=lambda forget: []))
     loop.run()
     beats = [message for message in said if isinstance(message, wire.Heartbeat)]
     assert 2 <= len(beats) <= 4

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from matching_cases import Case, raw_batch, rows_of_events
 
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
@@ -13,7 +16,7 @@ from pubsub_cluster.shm.catalogue import NO_COUNTS
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.workers import messages as wire
 from pubsub_cluster.workers.engine import MatchEngine
-from pubsub_cluster.workers.swap import SLICE_ROWS, SwapWork
+from pubsub_cluster.workers.swap import SLICE_ROWS, SLICE_S, SwapWork
 
 
 def test_attached_is_said_after_the_last_slice() -> None:
@@ -42,14 +45,39 @@ def test_attached_is_said_after_the_last_slice() -> None:
     assert asked[3:] == [(3, NO_COUNTS._replace(rows=2), 1, 2, 9, SLICE_ROWS)]
 
 
+def pages(count: int) -> Callable[[int], Iterator[None]]:
+    return lambda _generation: iter([None] * count)
+
+
 def test_a_generation_is_unmapped_when_nothing_else_is_to_be_done() -> None:
     """Or when the next one is no longer needed either."""
     swap = SwapWork()
     assert swap.let_go(1) == [] and swap.is_pending
     assert swap.work() == [], "not between two batches"
     assert swap.let_go(2) == [1] and swap.is_pending
-    assert swap.idle() == [2] and not swap.is_pending
-    assert swap.idle() == []
+    assert swap.idle(pages(0)) == [2] and not swap.is_pending
+    assert swap.idle(pages(0)) == []
+
+
+def test_pages_are_forgotten_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    forgotten: list[int] = []
+
+    def forget(generation: int) -> Iterator[None]:
+        nonlocal now_s
+        for _ in range(5):
+            forgotten.append(generation)
+            now_s += SLICE_S * 0.6
+            yield
+
+    swap = SwapWork()
+    swap.let_go(1)
+    assert swap.idle(forget) == [] and forgotten == [1, 1] and swap.is_pending
+    assert swap.idle(forget) == [] and forgotten == 4 * [1]
+    assert swap.let_go(2) == [1], "at once, whatever is left"
+    assert [swap.idle(forget) for _ in range(3)] == [[], [], [2]]
+    assert forgotten == [*4 * [1], *5 * [2]] and not swap.is_pending
 
 
 def test_a_prepared_delta_answers_like_any_other() -> None:

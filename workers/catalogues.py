@@ -50,6 +50,12 @@ class Catalogues:
         """Return the catalogue of an attached generation."""
         return self._of[generation]
 
+    def alone_of(self, generation: int) -> Catalogue | None:
+        """Return the catalogue of an attached generation unless another one is over it too."""
+        mine = self._of[generation]
+        is_shared = any(other is mine for number, other in self._of.items() if number != generation)
+        return None if is_shared else mine
+
     @staticmethod
     def _map(name: str) -> Catalogue:
         reader = CatalogueReader.attach(name)

@@ -110,6 +110,10 @@ class MatchEngine:
         self._catalogue = catalogue or self._catalogue
         self._attach(generation, layout, (base_counts or layout.counts).rows, partition_mine)
 
+    def layout(self, generation: int) -> LayoutView:
+        """Return an attached layout."""
+        return self._generations[generation].base.layout
+
     def drop_layout(self, generation: int) -> None:
         """Forget a layout; an unknown generation is no error."""
         self._generations.pop(generation, None)

@@ -11,6 +11,7 @@ from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, code_shifts
 from pubsub_cluster.shm.catalogue import CatalogueReader
 from pubsub_cluster.shm.code_space import I4, I8, U1
 from pubsub_cluster.shm.layout import LayoutView, frozen
+from pubsub_cluster.shm.memory import untouched_zeros
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.encoder import EncodedBatch, Encoder
 from pubsub_cluster.workers.inputs import kernel_input
@@ -106,8 +107,8 @@ def match_scratch(layout: LayoutView) -> Scratch:
         walk=walk_for(layout),
         kept=Kept(np.zeros(len(mark) + 1, np.int32), mark, mark.view(np.int64)),
         fronts=fronts_for(attribute_count, layout.cluster_entries_max),
-        row_stamp=np.zeros(len(layout.row_catalogue), np.int64),
-        program_stamp=np.zeros(len(layout.program_row), np.int64),
+        row_stamp=untouched_zeros(len(layout.row_catalogue), np.int64),
+        program_stamp=untouched_zeros(len(layout.program_row), np.int64),
     )
 
 

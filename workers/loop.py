@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pubsub_cluster.shm.counters import CounterWriter
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.layout import attach_layout
 from pubsub_cluster.shm.lifeline import gently
-from pubsub_cluster.shm.memory import give_back_memory, keep_memory
+from pubsub_cluster.shm.memory import forget_pages, give_back_memory, keep_memory
 from pubsub_cluster.shm.result_slots import ResultSlots
 from pubsub_cluster.shm.slab import SlabReader
 from pubsub_cluster.workers import messages as wire
@@ -91,6 +92,7 @@ class WorkerLoop:
         self._count_at_us = 0
         self._counted_ns = 0
         self._beat_at_s = 0.0
+        self._has_freed = False
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -101,7 +103,7 @@ class WorkerLoop:
                 body = self._socket.recv(zmq.NOBLOCK if self._swap.is_pending else 0)
             except zmq.Again:  # nothing for so long, or for now
                 self._beat()
-                self._unmap(self._swap.idle())
+                self._unmap(self._swap.idle(self._forget_pages))
             else:
                 for action in self._machine.receive(wire.decode_to_worker(body)):
                     self._do(action)
@@ -118,6 +120,9 @@ class WorkerLoop:
             self._say(wire.Heartbeat())
             if self._counted_ns:  # configured
                 self._count_busy(now_us())
+        if self._has_freed and not self._swap.is_pending:  # there was nothing to do for a second
+            self._has_freed = False
+            give_back_memory()
 
     @fault_point("worker.message")
     def _do(self, action: Action) -> None:
@@ -156,11 +161,16 @@ class WorkerLoop:
             self._catalogues.drop(message.generation)
             self._say(wire.LayoutRefused(message.generation, error_body(error)))
 
+    def _forget_pages(self, generation: int) -> Iterator[None]:
+        yield from forget_pages(self._engine.layout(generation).info)
+        if (catalogue := self._catalogues.alone_of(generation)) is not None:
+            yield from forget_pages(catalogue.reader.columns.handle)
+
     def _unmap(self, generations: list[int]) -> None:
         for generation in generations:
             self._engine.drop_layout(generation)
             self._catalogues.drop(generation)
-            give_back_memory()
+            self._has_freed = True
 
     @fault_point("worker.configure")
     def _configure(self, setup: wire.Setup) -> None:

@@ -7,11 +7,15 @@ of when nothing else is to be done: right after a swap there are the batches tha
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+
 from pubsub_cluster.shm.catalogue import CatalogueCounts
 from pubsub_cluster.workers import messages as wire
 from pubsub_cluster.workers.engine import MatchEngine
 
 SLICE_ROWS = 2_048
+SLICE_S = 0.000_3  # of unmapping
 
 
 class SwapWork:
@@ -21,6 +25,7 @@ class SwapWork:
         self._waiting: list[tuple[wire.LayoutAttached, MatchEngine, tuple[int, int], str]] = []
         self._newest: tuple[str, CatalogueCounts, int] | None = None
         self._unneeded: list[int] = []
+        self._forgetting: Iterator[None] | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -64,12 +69,30 @@ class SwapWork:
 
         A worker that is never idle holds one of them, and not all that have ever been.
         """
-        before, self._unneeded = self._unneeded, [generation]
+        before, self._unneeded, self._forgetting = self._unneeded, [generation], None
         return before
 
-    def idle(self) -> list[int]:
-        """Return the generation to be unmapped now that nothing else is to be done."""
-        before, self._unneeded = self._unneeded, []
+    def idle(self, forget: Callable[[int], Iterator[None]]) -> list[int]:
+        """Forget some pages of the generation that no batch needs, now that nothing else is to be done.
+
+        Parameters
+        ----------
+        forget : callable
+            Takes the pages of a generation out of this process's tables, slice by slice.
+
+        Returns
+        -------
+        list of int
+            The generation, to be unmapped, when all its pages are forgotten.
+        """
+        if not self._unneeded:
+            return []
+        self._forgetting = self._forgetting or forget(self._unneeded[0])
+        stop_s = time.monotonic() + SLICE_S
+        for _ in self._forgetting:
+            if time.monotonic() >= stop_s:
+                return []
+        before, self._unneeded, self._forgetting = self._unneeded, [], None
         return before
 
     def work(self) -> list[wire.LayoutAttached]:
