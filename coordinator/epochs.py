@@ -179,6 +179,8 @@ class EpochDesk:
 
     def _give_up(self, error: Exception) -> list[Instruction]:
         assert self._build is not None
+        if self._move is not None:
+            self._move.give_up()
         build, self._build, self._move = self._build, None, None
         log.error(
             "the catalogue stays in its segment: %s", error, exc_info=not isinstance(error, PubSubError)
@@ -190,8 +192,11 @@ class EpochDesk:
 
 def _attach(built: wire.Built) -> Copy:
     """Map what the tuner has written."""
-    moved = FamilySegment.attach("moved", built.moved_segment)
-    numbers = Renumbered(*(moved.column(name) for name in Renumbered._fields))
+    moved = FamilySegment.attach("moved", built.moved_segment, writable=True)
+    rooms = Renumbered(*(moved.column(name) for name in Renumbered._fields))
+    known = moved.column("known").tolist()
+    numbers = Renumbered(*(room[:count] for room, count in zip(rooms, known, strict=True)))
     moved.close()
-    store = CatalogueStore.attach(built.catalogue_segment)
-    return Copy(store, CatalogueCounts(*built.counts), numbers, built.version)
+    counts = CatalogueCounts(*built.counts)
+    store = CatalogueStore.attach(built.catalogue_segment, counts)
+    return Copy(store, counts, numbers, built.version, rooms)

@@ -16,11 +16,12 @@ import numpy.typing as npt
 from pubsub_cluster.shm.catalogue_copy import GONE, Renumbered, read_rows, renumbered
 from pubsub_cluster.shm.catalogue_draft import Draft, Slices
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
-from pubsub_cluster.shm.catalogue_store import I4, CatalogueCounts, CatalogueStore
+from pubsub_cluster.shm.catalogue_store import I4, I8, CatalogueCounts, CatalogueStore
 from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
 
 SLICE_PREDICATES = 8_192  # about 2 ms
 SLICE_ROWS = 2_048
+SLICE_REMOVALS = 1 << 18  # rows that are looked at; less than half a millisecond
 
 
 class Copy(NamedTuple):
@@ -35,12 +36,15 @@ class Copy(NamedTuple):
         Where everything went that the catalogue held then.
     version : int
         Rows that were removed up to it are not copied.
+    rooms : Renumbered, optional
+        `numbers` with room behind them for those of what came since; both are written to.
     """
 
     store: CatalogueStore
     counts: CatalogueCounts
     numbers: Renumbered
     version: int
+    rooms: Renumbered | None = None
 
 
 class CatalogueMove:
@@ -58,9 +62,13 @@ class CatalogueMove:
         self._old = old
         self._version = copy.version
         self._reader = CatalogueReader.of(old)
-        self._rows = _Numbers(copy.numbers.rows)
-        self._predicates = _Numbers(copy.numbers.predicates)
-        self._owners = _Numbers(copy.numbers.owners)
+        rooms = copy.rooms or copy.numbers
+        self._rows = _Numbers(copy.numbers.rows, rooms.rows)
+        self._predicates = _Numbers(copy.numbers.predicates, rooms.predicates)
+        self._owners = _Numbers(copy.numbers.owners, rooms.owners)
+        self._removed = old.note_removals()
+        self._known_rows = len(copy.numbers.rows)
+        self._looked_at = 0  # rows that may have been removed before that
         self._known_predicates = len(copy.numbers.predicates)
         self._known_owners = len(copy.numbers.owners)
         self._interned_predicates = self._interned_owners = 0
@@ -85,6 +93,8 @@ class CatalogueMove:
             self._intern_predicates()
         elif self._interned_owners < self._known_owners:
             self._intern_owners()
+        elif self._looked_at < self._known_rows:
+            self._carry_earlier_removals()
         elif self.rows_left:
             self._carry_rows(min(SLICE_ROWS, self.rows_left))
         else:
@@ -106,11 +116,28 @@ class CatalogueMove:
         """
         while self.step():
             pass
-        new_row, removed = self._rows.array, self._old.columns.removed_version[: len(self._rows.array)]
-        since = np.flatnonzero(removed > self._version)
-        since = since[new_row[since] != GONE]
-        self.new.columns.removed_version[new_row[since]] = removed[since]
-        return new_row
+        self._old.ignore_removals()
+        for rows in self._removed:
+            self._carry_removals(rows)
+        return self._rows.array
+
+    def _carry_earlier_removals(self) -> None:
+        """Carry over those between the copy and the beginning of the move, of a slice of the rows."""
+        first, stop = self._looked_at, min(self._looked_at + SLICE_REMOVALS, self._known_rows)
+        removed = self._old.columns.removed_version[first:stop]
+        self._carry_removals(first + np.flatnonzero(removed > self._version))
+        self._looked_at = stop
+
+    def _carry_removals(self, rows: I8) -> None:
+        new_row = self._rows.array[rows]
+        is_there = new_row != GONE
+        self.new.columns.removed_version[new_row[is_there]] = self._old.columns.removed_version[
+            rows[is_there]
+        ]
+
+    def give_up(self) -> None:
+        """Leave the old catalogue as it is."""
+        self._old.ignore_removals()
 
     def _intern_predicates(self) -> None:
         first = self._interned_predicates
@@ -158,10 +185,10 @@ class CatalogueMove:
 
 
 class _Numbers:
-    """New numbers by old ones, for more and more old ones."""
+    """New numbers by old ones, for more and more old ones, in room that begins with those that are known."""
 
-    def __init__(self, numbers: I4) -> None:
-        self._room: npt.NDArray[Any] = numbers.copy()
+    def __init__(self, numbers: I4, room: I4) -> None:
+        self._room: npt.NDArray[Any] = room
         self._count = len(numbers)
 
     @property
@@ -172,6 +199,7 @@ class _Numbers:
     def grow(self, count: int) -> None:
         """Make it `count` long; what is new is `GONE`."""
         if count > len(self._room):
-            more = np.full(max(count, len(self._room) * 3 // 2) - len(self._room), GONE, np.int32)
+            more = np.zeros(max(count, len(self._room) * 3 // 2) - len(self._room), np.int32)
             self._room = np.concatenate((self._room, more))
+        self._room[self._count : count] = GONE
         self._count = max(self._count, count)

@@ -160,13 +160,15 @@ class CatalogueStore:
     ----------
     family : FamilySegment
         Shared (sparse) or private segment of the family ``catalogue``, writable.
+    reserved : CatalogueCounts
+        Items whose pages are reserved already.
     """
 
-    def __init__(self, family: FamilySegment) -> None:
+    def __init__(self, family: FamilySegment, reserved: CatalogueCounts = NO_COUNTS) -> None:
         self.family = family
         self.columns = view_columns(family, writable=True)
         self.capacity = CatalogueCounts(**family.lengths)
-        self._reserved = dict.fromkeys(CatalogueCounts._fields, 0)
+        self._reserved = reserved._asdict()
 
     @classmethod
     def create(cls, rows_max: int, owner: Owner, generation: int) -> CatalogueStore:
@@ -175,9 +177,9 @@ class CatalogueStore:
         return cls(FamilySegment.create(FAMILY, lengths, generation, owner, reserve=False))
 
     @classmethod
-    def attach(cls, name: str) -> CatalogueStore:
-        """Take over a shared one that another process has made for this one; raises `SegmentError`."""
-        return cls(FamilySegment.attach(FAMILY, name, writable=True))
+    def attach(cls, name: str, counts: CatalogueCounts) -> CatalogueStore:
+        """Take over a shared one that another process has filled for this one; raises `SegmentError`."""
+        return cls(FamilySegment.attach(FAMILY, name, writable=True), counts)
 
     @classmethod
     def private(cls, rows_max: int) -> CatalogueStore:

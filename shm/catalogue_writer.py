@@ -69,6 +69,7 @@ class CatalogueWriter:
         self._literals: dict[Predicate, int] = {}  # positive literal, 2 * predicate
         self._attributes: dict[str, int] = attributes or {}
         self._owners: dict[str, int] = {}
+        self._noted: list[npt.NDArray[np.int64]] | None = None
 
     @classmethod
     def create(cls, owner: Owner, limits: Limits = DEFAULT_LIMITS, generation: int = 1) -> CatalogueWriter:
@@ -207,6 +208,8 @@ class CatalogueWriter:
         if not 0 <= row < self._counts.rows or version <= 0 or self.columns.removed_version[row]:
             raise ValueError(f"row {row} of {self._counts.rows} cannot be removed at version {version}")
         self.columns.removed_version[row] = version
+        if self._noted is not None:
+            self._noted.append(np.array([row], np.int64))
 
     def remove_many(self, rows: Sequence[int] | npt.NDArray[np.int32], versions: Sequence[int]) -> None:
         """Do what `remove` does for different rows, each at its version."""
@@ -219,6 +222,17 @@ class CatalogueWriter:
                 f"row {rows[first]} of {self._counts.rows} cannot be removed at version {versions[first]}"
             )
         self.columns.removed_version[of] = versions
+        if self._noted is not None:
+            self._noted.append(of)
+
+    def note_removals(self) -> list[npt.NDArray[np.int64]]:
+        """Return a list to which the rows are added that are removed from now on; for the last caller."""
+        self._noted = []
+        return self._noted
+
+    def ignore_removals(self) -> None:
+        """Stop it."""
+        self._noted = None
 
     def take_dictionaries(self) -> list[Any]:
         """Give away what the writer remembers of predicates and owners; nothing is appended any more."""

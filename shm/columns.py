@@ -262,6 +262,7 @@ _MOVED = _columns(
     "tuner",
     "coordinator",
     _ANNOUNCED,
+    ("known", "i8", "4", "item", "items that each of the other columns tells of; there is room behind them"),
     ("rows", "i4", "old_rows", "row", "new number of each row of a copied catalogue; -1: left out"),
     ("predicates", "i4", "old_predicates", "predicate", "the same"),
     ("attributes", "i4", "old_attributes", "attribute", "the same"),

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
+
+from pubsub_cluster.shm.memory import untouched_zeros
 
 I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
@@ -57,9 +60,11 @@ class IdIndex:
         self._tags, self._rows = (np.frombuffer(pool, np.int32).reshape(most, SLOTS) for pool in self._pools)
         self._tag_at, self._row_at = (memoryview(pool).cast("i") for pool in self._pools)
         self._full: dict[str, int] = {}  # ids whose buckets were full when they came
+        self._old_full: dict[str, int] = {}  # of these the ids whose rows are to be renumbered before use
         self._count = 0
         self._new_row = _NONE
-        self._is_old = np.zeros(0, np.bool_)  # buckets whose rows are to be renumbered before they are used
+        self._is_old = untouched_zeros(most, np.bool_)  # buckets whose rows are to be renumbered before use
+        self._has_old = False
         self._settled = 0  # buckets, from the first one, that are not old
 
     def __len__(self) -> int:
@@ -201,19 +206,19 @@ class IdIndex:
             pass
         self._id_of = id_of
         self._new_row = new_row
-        rows = np.fromiter(self._full.values(), np.int64, len(self._full))
-        self._full = dict(zip(self._full, new_row[rows].tolist(), strict=True))
-        self._is_old = np.zeros(len(self._tags), np.bool_)
-        self._is_old[: self._bucket_count] = True
+        self._full, self._old_full = {}, self._full
+        self._is_old[: self._bucket_count] = self._has_old = True
         self._settled = 0
 
     def settle(self, bucket_count: int) -> bool:
         """Renumber so many buckets, or make them fewer where many ids have gone; False when all is done."""
-        if len(self._is_old):
+        if self._has_old:
             first, self._settled = self._settled, self._settled + bucket_count
             self._renumber(np.arange(first, min(self._settled, self._bucket_count)))
-            if self._settled >= self._bucket_count:
-                self._new_row, self._is_old = _NONE, np.zeros(0, np.bool_)
+            for text_id in list(islice(self._old_full, bucket_count)):
+                self._full_row(text_id)
+            if self._settled >= self._bucket_count and not self._old_full:
+                self._new_row, self._has_old = _NONE, False
             return True
         return self._shrink(bucket_count)
 
@@ -225,6 +230,13 @@ class IdIndex:
         self._rows[bucket, slot] = self._new_row[self._rows[bucket, slot]]
         self._is_old[old] = False
 
+    def _full_row(self, text_id: str) -> int:
+        """Return the row of an id whose bucket was full; -1 where it is not one."""
+        row = self._full.get(text_id, -1)
+        if row < 0 and (old := self._old_full.pop(text_id, -1)) >= 0:
+            row = self._full[text_id] = int(self._new_row[old])
+        return row
+
     def _homes(self, text_ids: Sequence[str]) -> tuple[I8, I4]:
         """Return bucket and tag of each id."""
         hashed = np.fromiter(map(hash, text_ids), np.int64, len(text_ids))
@@ -233,7 +245,7 @@ class IdIndex:
         bucket = key & (self._doubled - 1)
         if self._split:
             bucket = np.where(bucket < self._split, key & (2 * self._doubled - 1), bucket)
-        if len(self._is_old):
+        if self._has_old:
             self._renumber(bucket)
         return bucket, tag.astype(np.int32)
 
@@ -251,10 +263,9 @@ class IdIndex:
         if not is_there.all():
             slot[~is_there] = -1
             rows[~is_there] = -1
-            if self._full:
+            if self._full or self._old_full:
                 for number in np.flatnonzero(~is_there).tolist():
-                    if (row := self._full.get(text_ids[number])) is not None:
-                        rows[number] = row
+                    rows[number] = self._full_row(text_ids[number])
         return bucket, slot, rows
 
     def _home(self, text_id: str) -> tuple[int, int]:
@@ -265,7 +276,7 @@ class IdIndex:
         bucket = key & (self._doubled - 1)
         if bucket < self._split:
             bucket = key & (2 * self._doubled - 1)
-        if len(self._is_old):
+        if self._has_old:
             self._renumber(np.array([bucket]))
         return SLOTS * bucket, tag
 
@@ -277,7 +288,7 @@ class IdIndex:
             for at, other in enumerate(tags, first):
                 if other == tag and self._id_of(self._row_at[at]) == text_id.encode():
                     return at, self._row_at[at]
-        return -1, self._full.get(text_id, -1)
+        return -1, self._full_row(text_id)
 
     def _grow(self, count: int) -> None:
         """Split buckets until there are enough for so many ids, or as many as can be."""
@@ -286,7 +297,7 @@ class IdIndex:
             stop = min(self._split + missing, self._doubled)
             low = slice(self._split, stop)
             high = slice(self._doubled + self._split, self._doubled + stop)
-            if len(self._is_old):
+            if self._has_old:
                 self._renumber(np.arange(self._split, stop))
             tags = self._tags[low]
             goes = tags & self._doubled >> FIRST_BITS != 0

@@ -19,7 +19,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm import catalogue_copy, catalogue_move
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter, NewRow
-from pubsub_cluster.shm.catalogue_copy import GONE, copy_live_rows
+from pubsub_cluster.shm.catalogue_copy import GONE, Renumbered, copy_live_rows
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
 from pubsub_cluster.shm.catalogue_rows import is_removed, window_of
 from pubsub_cluster.shm.catalogue_store import CatalogueStore
@@ -176,11 +176,13 @@ class EpochMachine(RuleBasedStateMachine):
         self.staged.clear()
 
     @precondition(lambda self: self.copy is None and self.move is None)
-    @rule()
-    def copy_begins_and_ends(self) -> None:
+    @rule(spare=st.integers(0, 4))
+    def copy_begins_and_ends(self, spare: int) -> None:
         catalogue, store = self.registry.catalogue, CatalogueStore.private(ROWS_MAX)
-        made = copy_live_rows(catalogue.columns, catalogue.counts(), self.registry.version, store)
-        self.copy = Copy(store, *made, self.registry.version)
+        counts, numbers = copy_live_rows(catalogue.columns, catalogue.counts(), self.registry.version, store)
+        rooms = Renumbered(*(np.concatenate((known, np.zeros(spare, np.int32))) for known in numbers))
+        known = Renumbered(*(room[: len(room) - spare] for room in rooms))
+        self.copy = Copy(store, counts, known, self.registry.version, rooms)
 
     @precondition(lambda self: self.copy is not None)
     @rule()
@@ -202,6 +204,8 @@ class EpochMachine(RuleBasedStateMachine):
             before = self.registry.catalogue
             self.registry.finish_move(self.move)
             before.take_dictionaries()
+        else:
+            self.move.give_up()
         self.move = None
 
     @rule()
@@ -248,6 +252,7 @@ class TestEpochs(EpochMachine.TestCase):
     def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(catalogue_move, "SLICE_PREDICATES", 2)
         monkeypatch.setattr(catalogue_move, "SLICE_ROWS", 2)
+        monkeypatch.setattr(catalogue_move, "SLICE_REMOVALS", 2)
         monkeypatch.setattr(catalogue_copy, "BLOCK_ROWS", 3)
 
 

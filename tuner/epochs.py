@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
+from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.catalogue_copy import Renumbered, copy_live_rows
-from pubsub_cluster.shm.catalogue_store import CatalogueStore
+from pubsub_cluster.shm.catalogue_store import NO_COUNTS, CatalogueStore
 from pubsub_cluster.shm.family import FamilySegment
 from pubsub_cluster.shm.fault_points import fault_point
 from pubsub_cluster.shm.owner import Owner
 
 MOVED_FAMILY = "moved"
+ROOM_SHARE, ROOM_ITEMS = 4, 1 << 16
+"""Room for numbers of what comes while the copy is made, as a part of those of what it holds, and beyond."""
 
 
 class Epoch(NamedTuple):
@@ -86,6 +88,9 @@ def write_epoch(
     store = CatalogueStore.create(rows_max, owner, epoch)
     try:
         made, numbers = copy_live_rows(catalogue.columns, counts, moment[0], store, moment[1])
+        CatalogueWriter(store, made).ensure_room(
+            NO_COUNTS
+        )  # ahead of the next rows: here nobody waits for it
         moved = _write_numbers(numbers, epoch, owner)
     except BaseException:
         store.family.unlink()
@@ -95,9 +100,12 @@ def write_epoch(
 
 @fault_point("epoch.numbers")
 def _write_numbers(numbers: Renumbered, epoch: int, owner: Owner) -> str:
-    lengths = {f"old_{name}": len(array) for name, array in numbers._asdict().items()}
+    arrays = numbers._asdict()
+    known = {name: len(array) for name, array in arrays.items()}
+    lengths = {f"old_{name}": count + count // ROOM_SHARE + ROOM_ITEMS for name, count in known.items()}
     family = FamilySegment.create(MOVED_FAMILY, lengths, epoch, owner)
-    for name, array in numbers._asdict().items():
-        family.column(name)[:] = array
+    family.column("known")[:] = list(known.values())
+    for name, array in arrays.items():
+        family.column(name)[: known[name]] = array
     family.close()
     return family.name
