@@ -120,8 +120,8 @@ class BuildingDesk:
         return []
 
     def unlinked(self, segment: str) -> None:
-        """Nobody asks for a segment any more; it may have been a catalogue, which the tuner has mapped."""
-        self._coordinator.backend.send_tuner(wire.DropCatalogue(segment))
+        """Nobody asks for a segment any more; the tuner may have it."""
+        self._coordinator.backend.send_tuner(wire.DropSegment(segment))
 
     def catalogue_changed(self) -> None:
         """Changes are in force."""

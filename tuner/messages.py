@@ -249,8 +249,8 @@ class Tune(msgspec.Struct, tag="tune", frozen=True):
     tree: bool | None = None
 
 
-class DropCatalogue(msgspec.Struct, tag="drop_catalogue", frozen=True):
-    """Coordinator: this catalogue has had its day; let go of its segment."""
+class DropSegment(msgspec.Struct, tag="drop_segment", frozen=True):
+    """Coordinator: this segment, a layout or a catalogue, is unlinked; let go of it."""
 
     segment: str
 
@@ -264,7 +264,7 @@ class TunerShutdown(msgspec.Struct, tag="tuner_shutdown", frozen=True):
 
 
 ToTuner: TypeAlias = (
-    TunerSetup | SchemaExtended | Sample | Tune | Fold | FormGroups | DropCatalogue | TunerShutdown
+    TunerSetup | SchemaExtended | Sample | Tune | Fold | FormGroups | DropSegment | TunerShutdown
 )
 FromTuner: TypeAlias = (
     TunerHello

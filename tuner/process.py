@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import math
 import os
 import time
 from pathlib import Path
@@ -41,6 +42,7 @@ from pubsub_cluster.tuner.epochs import Catalogues, write_epoch
 from pubsub_cluster.tuner.frequencies import Frequencies
 from pubsub_cluster.tuner.frequencies_file import read_frequencies
 from pubsub_cluster.tuner.group_builder import form_group_map
+from pubsub_cluster.tuner.held import HeldSegments
 from pubsub_cluster.tuner.live import LiveTables, told
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.self_check import check_event
@@ -81,6 +83,7 @@ class TunerLoop:
         self._tune = wire.Tune(wire.Thresholds())
         self._imported: Frequencies | None = None
         self._import_error = ""
+        self._held = HeldSegments()
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -88,6 +91,7 @@ class TunerLoop:
         while True:
             is_idle = not self._socket.poll(int(HEARTBEAT_S * 1_000))
             self._measure()
+            self._let_go(time.monotonic())
             if is_idle:
                 self._say(wire.TunerHeartbeat())
                 continue
@@ -104,27 +108,39 @@ class TunerLoop:
             case wire.SchemaExtended(schema):
                 self._schema = Schema.from_json(schema)
             case wire.Sample():
-                self._sample(message)
+                gently(functools.partial(self._sample, message))
             case wire.Tune():
                 self._take_settings(message)
             case wire.Fold():
+                self._let_go(math.inf)  # the new generation needs the room
                 # Not in the thread that is gentle: the measurement would have its priority, and end with it.
                 self._wait_for_constants(CatalogueCounts(*message.counts).clauses)
                 if message.can_wait:
                     gently(functools.partial(self._fold, message))
                 else:
                     self._fold(message)
-                give_back_memory()
+                gently(give_back_memory)
             case wire.FormGroups():
                 self._delivery = self._delivery or Measurement(DELIVERY_MEASURE_MODULE)  # not gently either
                 gently(functools.partial(self._form_groups, message))
-                give_back_memory()
-            case wire.DropCatalogue(segment):
-                self._catalogues.drop(segment)
-                give_back_memory()
+                gently(give_back_memory)
+            case wire.DropSegment(segment):
+                self._held.drop(segment)
             case wire.TunerShutdown():
                 return False
         return True
+
+    def _let_go(self, now_s: float) -> None:
+        """Let go of the segments for which it is time."""
+
+        def free(names: list[str]) -> None:
+            for name in names:
+                self._catalogues.drop(name)
+                self._held.let_go(name)
+            give_back_memory()
+
+        if over := self._held.over(now_s):
+            gently(functools.partial(free, over))
 
     def _configure(self, setup: wire.TunerSetup) -> None:
         self._setup = setup
@@ -219,6 +235,7 @@ class TunerLoop:
             return
         name = segment.name
         segment.close()
+        self._held.hold(name)
         built = (request.generation, name, tuple(counts), request.version, cost, summary)
         self._say(wire.Built(*built, *made))
 
