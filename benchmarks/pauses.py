@@ -27,6 +27,7 @@ FOLDED = 5_000
 """Subscriptions that a fold takes in, and that leave with the next epoch."""
 FULL_SPEED_S, BEFORE_S, AFTER_S, CONTROL_S = 1.5, 0.5, 1.0, 5.0
 TIMEOUT_S = 120.0
+LOOK_EVERY_S = 0.01  # at the pipe: not before each batch, which it would hold up
 TARGET = "<= 50"
 
 
@@ -181,6 +182,7 @@ class _Course:
         self._start_s = time.monotonic() + BEFORE_S
         self._asked = False
         self._stop_s = np.inf
+        self._look_s = 0.0
         self.seconds = 0.0
 
     def __call__(self) -> bool:
@@ -190,7 +192,8 @@ class _Course:
             if now_s >= self._start_s:
                 self._asked = True
                 self._pipe.send(self._name)
-        elif self._stop_s == np.inf:
+        elif self._stop_s == np.inf and now_s >= self._look_s:
+            self._look_s = now_s + LOOK_EVERY_S
             if self._pipe.poll():
                 self.seconds = self._pipe.recv()
                 self._stop_s = now_s + AFTER_S
