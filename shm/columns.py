@@ -259,7 +259,7 @@ _COUNTERS = (
 )
 
 _MOVED = _columns(
-    "tuner",
+    "tuner, then coordinator",
     "coordinator",
     _ANNOUNCED,
     ("known", "i8", "4", "item", "items that each of the other columns tells of; there is room behind them"),

@@ -230,9 +230,9 @@ class IdIndex:
         self._rows[bucket, slot] = self._new_row[self._rows[bucket, slot]]
         self._is_old[old] = False
 
-    def _full_row(self, text_id: str) -> int:
-        """Return the row of an id whose bucket was full; -1 where it is not one."""
-        row = self._full.get(text_id, -1)
+    def _full_row(self, text_id: str, missing: int = -1) -> int:
+        """Return the row of an id whose bucket was full; `missing` where it is not one."""
+        row = self._full.get(text_id, missing)
         if row < 0 and (old := self._old_full.pop(text_id, -1)) >= 0:
             row = self._full[text_id] = int(self._new_row[old])
         return row
@@ -264,8 +264,10 @@ class IdIndex:
             slot[~is_there] = -1
             rows[~is_there] = -1
             if self._full or self._old_full:
+                row_of = self._full_row if self._old_full else self._full.get
                 for number in np.flatnonzero(~is_there).tolist():
-                    rows[number] = self._full_row(text_ids[number])
+                    if (row := row_of(text_ids[number], -1)) >= 0:
+                        rows[number] = row
         return bucket, slot, rows
 
     def _home(self, text_id: str) -> tuple[int, int]:

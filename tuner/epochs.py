@@ -88,9 +88,8 @@ def write_epoch(
     store = CatalogueStore.create(rows_max, owner, epoch)
     try:
         made, numbers = copy_live_rows(catalogue.columns, counts, moment[0], store, moment[1])
-        CatalogueWriter(store, made).ensure_room(
-            NO_COUNTS
-        )  # ahead of the next rows: here nobody waits for it
+        # Ahead of the coordinator's next rows: here nobody waits for pages.
+        CatalogueWriter(store, made).ensure_room(NO_COUNTS)
         moved = _write_numbers(numbers, epoch, owner)
     except BaseException:
         store.family.unlink()
