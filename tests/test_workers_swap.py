@@ -15,6 +15,7 @@ from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import NO_COUNTS
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.workers import messages as wire
+from pubsub_cluster.workers.catalogues import Catalogues
 from pubsub_cluster.workers.engine import MatchEngine
 from pubsub_cluster.workers.swap import SLICE_ROWS, SLICE_S, SwapWork
 
@@ -101,3 +102,16 @@ def test_a_prepared_delta_answers_like_any_other() -> None:
         assert rows_of_events(engine.match(raw, 1, counts)) == expected
         assert engine.prepare(1, counts, 0, 1, 0, size)
     assert np.array_equal(engine.match(raw, 1, base_counts).rows, [0, 1, 2, 3])
+
+
+def test_a_catalogue_is_forgotten_with_the_last_generation_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mapped(name: str) -> Any:
+        return SimpleNamespace(name=name, reader=None)
+
+    monkeypatch.setattr(Catalogues, "_map", staticmethod(mapped))
+    catalogues = Catalogues("first")
+    catalogues.attach(1, "first")
+    catalogues.attach(2, "second")
+    assert catalogues.alone_of(1) is None and catalogues.alone_of(2) is catalogues.of(2)
+    catalogues.drop(0)
+    assert catalogues.alone_of(1) is catalogues.of(1)
