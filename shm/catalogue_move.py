@@ -66,15 +66,15 @@ class CatalogueMove:
         self._rows = _Numbers(copy.numbers.rows, rooms.rows)
         self._predicates = _Numbers(copy.numbers.predicates, rooms.predicates)
         self._owners = _Numbers(copy.numbers.owners, rooms.owners)
-        self._removed = old.note_removals()
         self._known_rows = len(copy.numbers.rows)
-        self._looked_at = 0  # rows that may have been removed before that
+        self._looked_at = 0  # of them, for removals between the copy and now
         self._known_predicates = len(copy.numbers.predicates)
         self._known_owners = len(copy.numbers.owners)
         self._interned_predicates = self._interned_owners = 0
         attributes = np.flatnonzero(copy.numbers.attributes != GONE)
         names = {self._reader.attribute_name(int(old_idx)): new for new, old_idx in enumerate(attributes)}
         self.new = CatalogueWriter(copy.store, copy.counts, names)
+        self._removed = old.note_removals()  # last: nobody gives up a move that could not begin
 
     @property
     def rows_left(self) -> int:

@@ -116,7 +116,6 @@ def resident_kb(kind: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(kind))
 
 
-@pytest.mark.skipif(not SMAPS.exists(), reason="this system does not tell what is in memory")
 def test_zeros_take_memory_where_they_are_touched() -> None:
     before = resident_kb("RssAnon")
     zeros = untouched_zeros(4 << 20, np.int64)
@@ -127,7 +126,6 @@ def test_zeros_take_memory_where_they_are_touched() -> None:
     assert untouched_zeros(0, np.int64).shape == (0,)
 
 
-@pytest.mark.skipif(not SMAPS.exists(), reason="this system does not tell what is in memory")
 def test_forgotten_pages_come_back_as_they_were() -> None:
     slices = 3
     made = Segment.create("scratch", 1, slices * FORGOTTEN_BYTES, current_owner(uuid.uuid4().hex[:8]))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
+import zmq
 
+from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.workers import messages as wire
-from pubsub_cluster.workers.engine import MatchResult
+from pubsub_cluster.workers.catalogues import Catalogues
+from pubsub_cluster.workers.engine import MatchEngine, MatchResult
 from pubsub_cluster.workers.layout_index import Observation
 from pubsub_cluster.workers.loop import WorkerLoop
 
@@ -89,3 +94,56 @@ def test_a_layout_that_cannot_be_mapped_is_said_and_the_worker_goes_on(monkeypat
     assert isinstance(refused, wire.LayoutRefused)
     assert refused.generation == 7 and "is missing" in refused.error["condition"]
     assert dropped == [7, 7], "of the layout and of its catalogue nothing is left"
+
+
+@pytest.fixture
+def given_back(monkeypatch: Any) -> list[bool]:
+    """What a loop has given back of its heap."""
+    calls: list[bool] = []
+    monkeypatch.setattr("pubsub_cluster.workers.loop.give_back_memory", lambda: calls.append(True))
+    return calls
+
+
+@pytest.fixture
+def idle_loop(monkeypatch: Any) -> Iterator[WorkerLoop]:
+    """A loop over an empty catalogue that nobody sends anything; it ends after some looks at its socket."""
+    loop = WorkerLoop("inproc://nobody", 0, None)
+    loop._machine.receive(SETUP)
+    looks = 0
+
+    def nothing(_flags: int) -> bytes:
+        nonlocal looks
+        looks += 1
+        loop._running = looks < 4
+        raise zmq.Again
+
+    def mapped(name: str) -> Any:
+        return SimpleNamespace(name=name, reader=CatalogueReader.of(CatalogueWriter.in_memory(16)))
+
+    monkeypatch.setattr(Catalogues, "_map", staticmethod(mapped))
+    monkeypatch.setattr(loop, "_socket", SimpleNamespace(recv=nothing))
+    monkeypatch.setattr(loop, "_say", lambda message: None)
+    monkeypatch.setattr(loop, "_catalogues", Catalogues("catalogue"), raising=False)
+    engine = MatchEngine(loop._catalogues.of(0).reader)
+    monkeypatch.setattr(loop, "_engine", engine, raising=False)
+    yield loop
+    loop._context.destroy(linger=0)
+
+
+@pytest.mark.parametrize("generation", [7, 0], ids=["one that could not be mapped", "one that is there"])
+def test_whatever_generation_is_dropped_the_worker_goes_on(
+    idle_loop: WorkerLoop, given_back: list[bool], generation: int
+) -> None:
+    """A refused generation is dropped by everybody, the worker that refused it included."""
+    for action in idle_loop._machine.receive(wire.DropLayout(generation)):
+        idle_loop._do(action)
+    idle_loop.run()
+    assert not idle_loop._swap.is_pending and idle_loop._engine.layout(generation) is None
+    assert given_back == [True], "once, at rest"
+
+
+def test_a_worker_that_has_freed_nothing_keeps_its_memory(
+    idle_loop: WorkerLoop, given_back: list[bool]
+) -> None:
+    idle_loop.run()
+    assert not given_back

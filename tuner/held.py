@@ -1,7 +1,7 @@
 """Segments that the tuner holds a little longer than others need them.
 
-Whoever lets go of an unlinked segment last frees its pages, which takes ten milliseconds for a million
-subscriptions. That must not be a worker between two batches; the tuner does it behind everybody else.
+Whoever lets go of an unlinked segment last frees its pages, which takes long where there are many. That must
+not be a worker between two batches; the tuner does it behind everybody else.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Catalogues:
         return self._of[generation]
 
     def alone_of(self, generation: int) -> Catalogue | None:
-        """Return the catalogue of an attached generation unless another one is over it too."""
-        mine = self._of[generation]
+        """Return the catalogue of a generation unless it is unknown, or another one is over the same."""
+        mine = self._of.get(generation)
         is_shared = any(other is mine for number, other in self._of.items() if number != generation)
         return None if is_shared else mine
 

@@ -110,9 +110,10 @@ class MatchEngine:
         self._catalogue = catalogue or self._catalogue
         self._attach(generation, layout, (base_counts or layout.counts).rows, partition_mine)
 
-    def layout(self, generation: int) -> LayoutView:
-        """Return an attached layout."""
-        return self._generations[generation].base.layout
+    def layout(self, generation: int) -> LayoutView | None:
+        """Return an attached layout; None for an unknown generation."""
+        known = self._generations.get(generation)
+        return None if known is None else known.base.layout
 
     def drop_layout(self, generation: int) -> None:
         """Forget a layout; an unknown generation is no error."""

@@ -162,7 +162,8 @@ class WorkerLoop:
             self._say(wire.LayoutRefused(message.generation, error_body(error)))
 
     def _forget_pages(self, generation: int) -> Iterator[None]:
-        yield from forget_pages(self._engine.layout(generation).info)
+        if (layout := self._engine.layout(generation)) is not None:  # None: it could not be mapped
+            yield from forget_pages(layout.info)
         if (catalogue := self._catalogues.alone_of(generation)) is not None:
             yield from forget_pages(catalogue.reader.columns.handle)
 
