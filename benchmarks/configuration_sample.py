@@ -18,13 +18,13 @@ from pubsub_cluster.benchmarks.record import Figure, write
 from pubsub_cluster.benchmarks.workloads import WORKLOADS, Workload
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.tuner.assignment import SAMPLE_CLAUSES, SAMPLE_LITERALS, sample_clauses
-from pubsub_cluster.tuner.builder import prepare
 from pubsub_cluster.tuner.choice import make_problem
 from pubsub_cluster.tuner.configuration import Problem, TableSchema
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS
 from pubsub_cluster.tuner.greedy import Search
 from pubsub_cluster.tuner.slices import choose_slices
 from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.tuner.work import prepare
 
 VERSION = 1
 ALL = 1 << 40

@@ -54,6 +54,7 @@ WORDS = {
     "build_cpu_ms": "of it on a processor",
     "write_ms": "time to write",
     "tables_chosen_anew": "tables chosen anew because",
+    "taken_over": "share taken over as it was",
     "tree_choice": "a tree in place of tables",
     "tree_expected": "of it expected",
     "tree_observed": "of it observed",

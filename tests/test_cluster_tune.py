@@ -55,6 +55,29 @@ def test_settings_change_and_are_told(client: Client) -> None:
     assert client.tune_set("bm_max", None)["bm_max"] == "auto"
 
 
+def test_a_generation_takes_over_what_stays(client: Client) -> None:
+    """And says how much of it; where something is gone, being asked for it numbers everything anew."""
+    rules = {f"over-{number}": f"taken = {number} and over = {number % 7}" for number in range(300)}
+    client.subscribe_many([{"id": name, "expr": rule} for name, rule in rules.items()])
+    client.publish([{"taken": 3, "over": 3}])
+    next_generation(client)
+    next_generation(client)  # the first one may have found another sample of events
+    client.subscribe("taken = 6 and over = 6", id="over-new")
+    next_generation(client)
+    assert 0.9 < client.tune_show()["layout"]["taken_over"] < 1.0
+    events = [{"taken": 5, "over": 5}, {"taken": 6, "over": 6}]
+
+    def answers() -> list[list[str]]:
+        matches = client.publish(events, ids=True)
+        return [sorted(matches.ids_of(event_idx)) for event_idx in range(len(events))]
+
+    assert answers() == [["over-5"], ["over-6", "over-new"]]
+    client.unsubscribe("over-5")
+    next_generation(client)
+    assert client.tune_show()["layout"]["taken_over"] == 0.0
+    assert answers() == [[], ["over-6", "over-new"]]
+
+
 def test_what_cannot_be_set_changes_nothing(client: Client) -> None:
     before = client.tune_show()["settings"]
     for name, value in (

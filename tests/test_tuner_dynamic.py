@@ -156,6 +156,50 @@ def test_of_many_subscriptions_a_sample_has_the_powers_and_leaves_nothing_behind
     assert np.abs(sums.saved).max() < 1e-6 and np.abs(sums.checked).max() < 1e-6
 
 
+def test_statistics_that_stay_leave_nothing_to_be_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New atoms come behind the others; sums start again with a larger step once they are of too many."""
+    monkeypatch.setattr(reparation, "COUNTED_MAX", 1_000)
+    dynamic = DynamicClustering(make_books(ATTRIBUTES), thresholds=Thresholds(0.0, 0.0, 1e9))
+    value = np.random.default_rng(3).integers(0, DOMAIN, (8_000, ATTRIBUTES))
+    everybody = [tuple(atom(a, v) for a, v in enumerate(row)) for row in value.tolist()]
+    books, sums = dynamic.clustering, dynamic._reparation
+    insert(dynamic, everybody[:2_000])
+    dynamic.maintain()
+    asked: list[int] = []
+    plain = books.best
+    monkeypatch.setattr(
+        books, "best", lambda numbers, **how: asked.append(len(numbers)) or plain(numbers, **how)
+    )
+    statistics = _statistics(books.atom_nu[:-1].tolist())
+    dynamic.add_atoms(*statistics)
+    dynamic.maintain()
+    assert sums._step == 2 and asked == [], "everybody stands where he is best off"
+    insert(dynamic, everybody[2_000:])
+    dynamic.add_atoms(*statistics)
+    dynamic.maintain()
+    assert sums._step == 8
+    for ways, power in powers(dynamic).items():
+        assert abs(dynamic.power(books.schema(ways)) - power) < 5.0 * np.sqrt(8.0 * power)
+
+
+def test_tables_are_asked_again_when_others_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a table's subscriptions would lose without it is theirs, not that of as many others."""
+    books = make_books(ATTRIBUTES)
+    table = books.schema((0, 2))
+    books.add_table(table)
+    dynamic = DynamicClustering(books, thresholds=Thresholds(bm_max=1e9, rp_min=1e9))
+    numbers = np.array(
+        insert(dynamic, [(atom(0, n % DOMAIN), atom(1, n // DOMAIN % DOMAIN)) for n in range(900)])
+    )
+    first = dynamic._losses()[table]
+    assert dynamic._losses()[table] == first and not dynamic._changes[table]
+    dynamic.remove(numbers[:450])
+    insert(dynamic, [(atom(0, 0), atom(1, 1), atom(2, n % DOMAIN)) for n in range(450)])
+    assert dynamic._changes[table] == 900
+    dynamic._losses()
+    assert not dynamic._changes[table]
+
+
 def test_the_metrics_of_the_report_approximate_the_exact_ones() -> None:
     """RR-48: within nu/(1 - nu) for B, nu(P(s))/(nu(p) - nu(P(s))) for BM, which is never below."""
     books = make_books(ATTRIBUTES, [0.01, 0.1, 0.3] * ATTRIBUTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,10 @@ from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWr
 from pubsub_cluster.tuner import process
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
-from pubsub_cluster.tuner.dynamic import CREATED, REMOVED
-from pubsub_cluster.tuner.live import LiveTables, told
+from pubsub_cluster.tuner.dynamic import CREATED, REMOVED, DynamicClustering
+from pubsub_cluster.tuner.live import LiveTables, _Atoms, _without_news, told
 from pubsub_cluster.tuner.messages import BuildFailed, Fold, Measured
+from pubsub_cluster.tuner.reparation import Reparation
 from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.workers.engine import MatchEngine
 
@@ -69,7 +71,19 @@ def sample_of(events: Events) -> EventSample:
     return sample
 
 
-def test_tables_follow_what_changes_and_every_layout_answers_right() -> None:
+def check_sums(dynamic: DynamicClustering) -> None:
+    """Compare sums that have been kept up for long with new ones: nobody leaves otherwise than he came."""
+    kept, fresh = dynamic._reparation, Reparation(dynamic.clustering)
+    fresh.add(dynamic.clustering.members(dynamic.to_repair))
+    size = max(len(kept.power), len(fresh.power))
+    for name in ("power", "mover_count", "checked", "saved"):
+        columns = (getattr(sums, name) for sums in (kept, fresh))
+        first, second = (np.append(column, np.zeros(size - len(column))) for column in columns)
+        assert first == pytest.approx(second, abs=1e-9), name
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_tables_follow_what_changes_and_every_layout_answers_right(takes_over: bool) -> None:
     changing, live = Changing(3 * SIZE), LiveTables()
     sample = sample_of(WORKLOAD.events(400, False))
     kinds, first = [], 0
@@ -84,7 +98,9 @@ def test_tables_follow_what_changes_and_every_layout_answers_right() -> None:
             1,
             configuration=live.configure,
             constants=CONSTANTS,
+            last=live.last if takes_over else None,
         )
+        live.last.settle(layout)
         assert bool(live.reason) == (turn == 0)
         first = first or len(layout.table_mode)
         kinds += [decision.kind for decision in live.decisions]
@@ -92,6 +108,8 @@ def test_tables_follow_what_changes_and_every_layout_answers_right() -> None:
             record = told(decision, changing.catalogue.attribute_name)
             assert all(name.startswith("a") for name in record["attributes"]) and record["moved"] >= 0
         books = live._dynamic.clustering if live._dynamic else None
+        if live._dynamic is not None:
+            check_sums(live._dynamic)
         assert (books is None) == (turn == 0) and (books is None or len(books.numbers) == SIZE)
         events = WORKLOAD.events(3, False, first=turn).value
         events[0, :] = WORKLOAD.predicates(changing.inserted, changing.inserted + 1)[1][0, 0]
@@ -101,6 +119,34 @@ def test_tables_follow_what_changes_and_every_layout_answers_right() -> None:
     attributes = {way >> 1 for table in books.tables for way in books.ways(table)}
     names = {changing.catalogue.attribute_name(attribute) for attribute in attributes}
     assert names <= {f"a{number}" for number in range(16, 32)}, "the tables of the beginning are gone"
+
+
+def atoms_with(nu: list[float], present: list[float], used: list[bool] | None = None) -> _Atoms:
+    """Return atoms of which those with a probability of 0 are none."""
+    chance = np.array(nu)
+    way = np.where(chance > 0.0, np.arange(len(nu)) * 2, -1).astype(np.int32)
+    is_used = np.array(used or [True] * len(present))
+    return _Atoms(chance > 0.0, way, np.where(chance > 0.0, chance, 1.0), is_used, np.array(present))
+
+
+def test_what_chance_explains_is_no_news() -> None:
+    before = atoms_with([0.1, 0.2, 0.0], [0.9, 0.5])
+    near = atoms_with([0.11, 0.19, 0.3, 0.4], [0.91, 0.5, 0.7])
+    known = _without_news(before, near, 1_000)
+    assert known is not None and known.nu.tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert known.present.tolist() == [0.9, 0.5, 0.7]
+    assert _without_news(before, near, 1_000_000) is None, "so many events know better"
+    assert _without_news(before, atoms_with([0.1, 0.2, 0.0], [0.5, 0.5]), 1_000) is None
+
+
+def test_atoms_that_nobody_has_any_more_stay_known() -> None:
+    before = atoms_with([0.1, 0.2], [0.9, 0.5])
+    gone = atoms_with([0.1, 0.0], [0.9, 1.0], [True, False])
+    known = _without_news(before, gone, 1_000)
+    assert known is not None and known.nu.tolist() == [0.1, 0.2] and known.way.tolist() == [0, 2]
+    assert known.present.tolist() == [0.9, 0.5]
+    again = _without_news(known, atoms_with([0.1, 0.9], [0.9, 0.5]), 1_000)
+    assert again is None, "it comes back with another probability"
 
 
 def test_the_greedy_chooses_anew_where_most_is_new() -> None:
@@ -149,6 +195,24 @@ def test_a_build_that_failed_leaves_nothing_half_changed(monkeypatch: pytest.Mon
     (told_of,) = said
     assert isinstance(told_of, BuildFailed) and "half of it was done" in str(told_of.error)
     assert loop._live is not before
+
+
+def test_nothing_is_taken_over_from_a_segment_that_was_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    changing = Changing(SIZE)
+    loop = process.TunerLoop("inproc://nobody")
+    for name, part in {"live": LiveTables(), "catalogues": SimpleNamespace(drop=lambda _: None)}.items():
+        monkeypatch.setattr(loop, f"_{name}", part, raising=False)
+    last = loop._live.last
+    counts = changing.writer.counts()
+    last.settle(build_layout(changing.catalogue, counts, 1, None, 1, last=last))
+    loop._last_segment = "the last"
+    loop._held.drop("another")
+    loop._let_go(math.inf)
+    assert last.base is not None
+    loop._held.drop("the last")
+    loop._let_go(math.inf)
+    assert last.base is None
+    loop._context.destroy(linger=0)
 
 
 def test_constants_are_measured_by_no_gentle_thread(monkeypatch: pytest.MonkeyPatch) -> None:

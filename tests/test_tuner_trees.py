@@ -14,12 +14,13 @@ from pubsub_cluster.benchmarks.workloads.htree import HTree
 from pubsub_cluster.benchmarks.workloads.stock import Stock
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.layout import LayoutArrays
-from pubsub_cluster.tuner.builder import build_layout, prepare
+from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.configuration import EMPTY_CONFIGURATION
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS
 from pubsub_cluster.tuner.report import summarise
 from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.tuner.trees import EVENTS_LEAST, TreeChoice, find_boxes, plan_tree
+from pubsub_cluster.tuner.work import prepare
 
 NARROW = HTree("narrow", 3_000, attributes=4, constrained=4, width=0.05)
 

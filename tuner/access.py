@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pubsub_cluster.shm.code_space import F8, I4, I8, CodeSpaces
+from pubsub_cluster.shm.code_space import F8, I4, I8, CodeSpaces, expand_slices
 from pubsub_cluster.tuner.predicates import Predicates
 from pubsub_cluster.tuner.statistics import LabelStatistics
 
@@ -141,6 +141,24 @@ def choose_access(clause_start: I8, literal: I4, ways: Ways) -> I8:
     candidate = np.where(cost == np.repeat(least, count), position, len(literal))
     chosen = np.minimum.reduceat(candidate, clause_start[:-1]) if len(clause_start) > 1 else position
     return np.where(least == NEVER_IN, -1, chosen).astype(np.int64)
+
+
+def slots_of(clause_start: I8, literal: I4, ways: Ways) -> tuple[I8, I8, I8]:
+    """Return the position of each clause's access literal (-1: none), the slots, and how many each has."""
+    count = np.diff(clause_start)
+    access = np.full(len(count), -1, np.int64)
+    filled = np.flatnonzero(count)
+    filled_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count[filled])))
+    access[filled] = choose_access(filled_start, literal, ways)
+    has_access = access >= 0
+    predicate = literal[access[has_access]] >> 1
+    slot_count = np.ones(len(count), np.int64)
+    slot_count[has_access] = np.diff(ways.slot_start)[predicate]
+    slot = np.full(int(slot_count.sum()), ways.always_slot, np.int64)
+    slot[np.repeat(has_access, slot_count)] = ways.slot[
+        expand_slices(ways.slot_start[predicate], slot_count[has_access])
+    ]
+    return access, slot, slot_count
 
 
 def program_access(program: Sequence[int], ways: Ways) -> frozenset[int] | None:

@@ -12,41 +12,25 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pubsub_cluster.shm.blob import MANY_CLAUSES, MANY_KEYS
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
-from pubsub_cluster.shm.code_space import (
-    I4,
-    I8,
-    U1,
-    CodeSpaces,
-    LabelTests,
-    build_code_spaces,
-    gather_predicates,
-)
+from pubsub_cluster.shm.code_space import I4, U1
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
 from pubsub_cluster.shm.memory import give_back_memory
-from pubsub_cluster.tuner.access import Ways, find_ways, program_access
-from pubsub_cluster.tuner.bits import bit_probabilities
+from pubsub_cluster.tuner.access import program_access
+from pubsub_cluster.tuner.carry import Carrier, among, find_carrier, merge, what_is_known
 from pubsub_cluster.tuner.choice import choose_tables
-from pubsub_cluster.tuner.clusters import BlobWriter, deal_clusters, pack_entries
+from pubsub_cluster.tuner.clusters import BlobWriter, Sections, deal_clusters, pack_entries
 from pubsub_cluster.tuner.configuration import EMPTY_CONFIGURATION, Configuration, check_configuration
 from pubsub_cluster.tuner.constants import CostConstants
-from pubsub_cluster.tuner.dealing import deal_clauses, price_literals
-from pubsub_cluster.tuner.packing import TablePacker, residual_order, slot_entries
-from pubsub_cluster.tuner.predicates import Predicates, number_predicates
+from pubsub_cluster.tuner.dealing import clauses_by_table, deal_clauses, price_literals, undealt_clauses
+from pubsub_cluster.tuner.entries import Bools
+from pubsub_cluster.tuner.last_layout import LastLayout
+from pubsub_cluster.tuner.packing import ResidualOrder, TablePacker, residual_order, slot_entries
 from pubsub_cluster.tuner.programs import step_programs
-from pubsub_cluster.tuner.source import (
-    Clauses,
-    Source,
-    collect_source,
-    gather,
-    literal_uses,
-    renumbered,
-    without,
-)
-from pubsub_cluster.tuner.statistics import EventSample, EventStatistics, LabelStatistics
+from pubsub_cluster.tuner.source import Source, without
+from pubsub_cluster.tuner.statistics import EventStatistics
 from pubsub_cluster.tuner.tables import (
     find_lookup,
     map_cells,
@@ -54,28 +38,9 @@ from pubsub_cluster.tuner.tables import (
     radices,
 )
 from pubsub_cluster.tuner.trees import TreeChoice, TreePlan, pack_tree
+from pubsub_cluster.tuner.work import Work, prepare
 
 PARTITION_COUNT = 64
-
-
-class Work(NamedTuple):
-    """What is known once predicates are numbered; `literal` is by literal of the catalogue."""
-
-    attribute_id: I4
-    attribute_names: list[str]
-    tests: LabelTests
-    source: Source
-    spaces: CodeSpaces
-    predicates: Predicates
-    literal: I4
-    statistics: LabelStatistics
-    ways: Ways
-    program_code: I4
-
-    def clauses(self, picked: slice | I4 | I8) -> Clauses:
-        """Return picked clauses with their literals numbered by the layout."""
-        found = gather(self.source, picked)
-        return found._replace(literal=self.literal[found.literal])
 
 
 Chooser = Callable[[Work, CostConstants | None, int | None], Configuration]
@@ -90,42 +55,6 @@ class _Indexed(NamedTuple):
     has_fronts: bool
 
 
-def prepare(
-    catalogue: CatalogueReader, counts: CatalogueCounts, version: int, sample: EventStatistics | None
-) -> Work:
-    """Gather what a layout is of, number its predicates and estimate them; as `build_layout`."""
-    source = collect_source(catalogue.columns, counts, version)
-    use_count = literal_uses(source, counts.predicates)
-    used = np.flatnonzero(use_count).astype(np.int32)
-    gathered = gather_predicates(catalogue.columns, used)
-    spaces, tests = build_code_spaces(gathered)
-    names = [catalogue.attribute_name(int(attribute)) for attribute in gathered.attribute_id]
-    events = EventSample() if sample is None else sample
-    statistics = events.statistics(spaces, names)
-    predicates, own_number = number_predicates(
-        spaces, tests, used, use_count[used], source.clause_count, statistics.label
-    )
-    number = np.zeros(counts.predicates, np.int32)
-    number[used] = own_number
-    literal = np.repeat(2 * number, 2)
-    literal[1::2] += 1
-    bits = predicates.catalogue[predicates.point_count : predicates.slotted_count].tolist()
-    likely = bit_probabilities([catalogue.predicate(bit) for bit in bits], events)
-    ways = find_ways(spaces, predicates, statistics, likely)
-    return Work(
-        gathered.attribute_id,
-        names,
-        tests,
-        source,
-        spaces,
-        predicates,
-        literal,
-        statistics,
-        ways,
-        renumbered(source.program_code, number),
-    )
-
-
 def build_layout(
     catalogue: CatalogueReader,
     counts: CatalogueCounts,
@@ -137,6 +66,7 @@ def build_layout(
     constants: CostConstants | None = None,
     max_bytes: int | None = None,
     trees: TreeChoice | None = None,
+    last: LastLayout | None = None,
 ) -> LayoutArrays:
     """Build a layout of all rows below ``counts.rows`` that are not removed at `version`.
 
@@ -162,6 +92,8 @@ def build_layout(
     trees : TreeChoice, optional
         Who decides whether a tree takes the place of tables; by default the cost model. Where tables are
         given, there is none unless it is forced.
+    last : LastLayout, optional
+        Of the same catalogue: what stays as it is in it is taken over; it keeps in mind what this one is.
 
     Returns
     -------
@@ -171,7 +103,7 @@ def build_layout(
     work = prepare(catalogue, counts, version, sample)
     source, spaces, tests, predicates = work.source, work.spaces, work.tests, work.predicates
     chosen, tree = _choose(work, configuration, constants, max_bytes, trees or TreeChoice())
-    indexed = _index(work, chosen, tree, partition_count)
+    indexed = _index(work, chosen, tree, partition_count, counts, last or LastLayout())
     bits = predicates.catalogue[predicates.point_count : predicates.slotted_count]
     program_start, program_code = step_programs(
         work.program_code, source.program_start, work.ways.probability
@@ -238,55 +170,40 @@ def _without_boxes(work: Work, tree: TreePlan | None) -> Work:
 
 
 def _index(
-    boxed: Work, configuration: Configuration, tree: TreePlan | None, partition_count: int
+    boxed: Work,
+    configuration: Configuration,
+    tree: TreePlan | None,
+    partition_count: int,
+    counts: CatalogueCounts,
+    last: LastLayout,
 ) -> _Indexed:
     """Deal all clauses to the tree, tables and slots, and pack them."""
     work = _without_boxes(boxed, tree)
-    predicates, ways = work.predicates, work.ways
-    cells = map_cells(work.spaces, predicates, configuration, work.statistics.label)
-    lookup = find_lookup(predicates, ways, cells)
-    schemas = list(configuration.tables)
-    anchor = [min(schema.attributes, key=lambda a: (work.statistics.present[a], a)) for schema in schemas]
-    by_anchor = sorted(range(len(schemas)), key=lambda t: (anchor[t], part_codes(schemas[t])))
-    codes = [part_codes(schemas[table]) for table in by_anchor]
-    prices = price_literals(codes, predicates, lookup, ways)
-    by_table = deal_clauses(work.clauses, work.source.clause_count, prices)
-
-    order = residual_order(predicates, ways)
-    blob = BlobWriter(4 * work.source.clause_count + 1024)
-    row_count = len(work.source.row_catalogue)
+    tables = _order_tables(configuration, work)
     row_once = _rows_of_one_clause(boxed.source)
-    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob, row_once)
-    times = np.zeros(row_count, np.uint8)
-    give_back_memory()  # Without this what the steps leave behind adds up to more than the result.
-    for number, table in enumerate(by_anchor):
-        mine = by_table.pop()
-        radix = radices(schemas[table], predicates, configuration)
-        _count_rows(times, packer.add(work.clauses(mine), work.source.rows_of(mine), codes[number], radix))
-        give_back_memory()
-    mine = by_table.pop()
-    entries = slot_entries(
-        work.clauses(mine), work.source.rows_of(mine), ways, order, _program_slots(work), row_once
+    rows = RowTally(len(row_once))
+    packer, clusters, order = _pack(
+        work, configuration, tables, partition_count, counts, last, row_once, rows
     )
-    _count_rows(times, entries.target[entries.target >= 0])
-    clusters = pack_entries(entries, predicates, False, blob)
+    if tree is not None:
+        last.forget()
+    ways, blob = work.ways, packer.blob
     partition, cost = deal_clusters(clusters, ways.slot_probability, packer.partition_cost)
     packed = pack_tree(tree, boxed, order, row_once, len(partition), cost, blob)
-    _count_rows(times, packed.target)
+    rows.add(packed.target)
     access_start = np.zeros(len(ways.slot_probability) + 1, np.int32)
     np.cumsum(np.bincount(clusters.key, minlength=len(ways.slot_probability)), out=access_start[1:])
 
     slices = [configuration.slices(a) for a in range(work.spaces.attribute_count)]
-    hanging = np.bincount(
-        np.array([anchor[table] for table in by_anchor], np.int64), minlength=work.spaces.attribute_count
-    )
+    anchors = np.array([table.anchor for table in tables], np.int64)
+    hanging = np.bincount(anchors, minlength=work.spaces.attribute_count)
     columns = {
         **packer.finish()._asdict(),
         "slice_start": _starts([len(first) for first in slices]),
         "slice_label": np.concatenate([np.zeros(0, np.int64), *slices]).astype(np.int32),
         "attribute_table": _starts(hanging.tolist()),
-        "table_part": _starts([len(mine) for mine in codes]),
-        "part_code": np.array([code for mine in codes for code in mine], np.int32),
+        "table_part": _starts([len(table.codes) for table in tables]),
+        "part_code": np.array([code for table in tables for code in table.codes], np.int32),
         "part_multiplier": packer.multipliers(),
         "access_start": access_start,
         "cluster_start": np.append(clusters.start, packed.cluster_start),
@@ -297,12 +214,118 @@ def _index(
         "partition_cost": packed.partition_cost,
     }
     row_many = np.where(row_once, np.uint8(MANY_KEYS), np.uint8(MANY_CLAUSES))
-    row_many *= times > 1
+    row_many *= rows.again
     entry_count_max = max(packer.entry_count_max(clusters), packed.entry_count_max)
     return _Indexed(columns, row_many, entry_count_max, blob.has_fronts)
 
 
-def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:
+class _Table(NamedTuple):
+    """A table to be packed: the attribute that it hangs off, its part codes, digits of each part."""
+
+    anchor: int
+    codes: list[int]
+    radix: list[int]
+
+
+def _order_tables(configuration: Configuration, work: Work) -> list[_Table]:
+    """Return the tables by what they hang off: the attribute that fewest events have."""
+    present = work.statistics.present
+    tables = []
+    for schema in configuration.tables:
+        anchor = min(schema.attributes, key=lambda a: (present[a], a))
+        tables.append(_Table(anchor, part_codes(schema), radices(schema, work.predicates, configuration)))
+    return sorted(tables)
+
+
+def _pack(
+    work: Work,
+    configuration: Configuration,
+    tables: list[_Table],
+    partition_count: int,
+    counts: CatalogueCounts,
+    last: LastLayout,
+    row_once: Bools,
+    rows: RowTally,
+) -> tuple[TablePacker, Sections, ResidualOrder]:
+    """Deal clauses to tables and slots, and pack them; return also what slots lead to."""
+    predicates, ways = work.predicates, work.ways
+    cells = map_cells(work.spaces, predicates, configuration, work.statistics.label)
+    lookup = find_lookup(predicates, ways, cells)
+    codes = [table.codes for table in tables]
+    carrier = find_carrier(last, work, codes, counts)
+    table_of = undealt_clauses(work.source.clause_count, len(codes)) if carrier is None else carrier.table_of
+    deal_clauses(work.clauses, table_of, price_literals(codes, predicates, lookup, ways))
+    by_table = clauses_by_table(table_of, len(codes))
+    last.note(what_is_known(work, codes, table_of, counts))
+    del table_of
+
+    order = residual_order(predicates, ways)
+    blob = BlobWriter(4 * work.source.clause_count + 1024)
+    packer = TablePacker(predicates, ways, lookup, cells, order, partition_count, blob, row_once)
+    give_back_memory()  # Without this what the steps leave behind adds up to more than the result.
+    for number, table in enumerate(tables):
+        mine = by_table.pop()
+        carried = None if carrier is None else carrier.table(number, mine, table.codes, table.radix, lookup)
+        mine = mine if carried is None else carried.picked
+        row = work.source.rows_of(mine)
+        rows.add(packer.add(work.clauses(mine), row, table.codes, table.radix, carried))
+        give_back_memory()
+    clusters = _pack_slots(work, by_table.pop(), carrier, order, row_once, blob, rows)
+    entry_count = packer.entry_count + int(clusters.entry_count.sum())
+    last.taken_over = 0.0 if carrier is None else carrier.taken_over / max(entry_count, 1)
+    return packer, clusters, order
+
+
+def _pack_slots(
+    work: Work,
+    mine: I4,
+    carrier: Carrier | None,
+    order: ResidualOrder,
+    row_once: Bools,
+    blob: BlobWriter,
+    rows: RowTally,
+) -> Sections:
+    """Pack what hangs off slots, and count its rows."""
+    programs, ways = _program_slots(work), work.ways
+    carried = (
+        None if carrier is None else carrier.slots(mine, [slot for slots, _ in programs for slot in slots])
+    )
+    mine = mine if carried is None else carried.picked
+    entries = slot_entries(work.clauses(mine), work.source.rows_of(mine), ways, order, programs, row_once)
+    if carried is None:
+        clusters = pack_entries(entries, work.predicates, False, blob)
+    else:
+        entries = entries.pick(among(entries.key, carried.key))
+        apart = BlobWriter(4 * len(entries.key) + 1024)
+        fresh = pack_entries(entries, work.predicates, False, apart)
+        clusters, _ = merge(fresh, ways.slot_probability[fresh.key], apart.words, carried, blob)
+        rows.add(carried.target)
+    rows.add(entries.target[entries.target >= 0])
+    return clusters
+
+
+class RowTally:
+    """Which rows have several entries.
+
+    Attributes
+    ----------
+    again : bool[R]
+    """
+
+    def __init__(self, row_count: int) -> None:
+        self.again = np.zeros(row_count, bool)
+        self._seen = np.zeros(row_count, bool)
+        self._last = np.zeros(row_count, np.int32)
+
+    def add(self, row: I4) -> None:
+        """Count the rows of some entries."""
+        number = np.arange(len(row), dtype=np.int32)
+        self._last[row] = number
+        self.again[row[self._seen[row] | (self._last[row] != number)]] = True
+        self._seen[row] = True
+
+
+def _rows_of_one_clause(source: Source) -> Bools:
     """Say which rows have one clause; clauses are in the order of rows."""
     if source.clause_row is None:
         return np.broadcast_to(np.True_, len(source.row_catalogue))
@@ -318,19 +341,6 @@ def _rows_of_one_clause(source: Source) -> npt.NDArray[np.bool_]:
 
 def _starts(counts: list[int]) -> I4:
     return np.cumsum([0, *counts]).astype(np.int32)
-
-
-def _count_rows(times: U1, row: I4) -> None:
-    """Count rows up to two."""
-    if not len(row):
-        return
-    row = np.sort(row)
-    again = row[1:][row[1:] == row[:-1]]
-    new = np.ones(len(row), bool)
-    new[1:] = row[1:] != row[:-1]
-    once = row[new]
-    times[once] = np.minimum(times[once] + 1, 2)
-    times[again] = 2
 
 
 def _program_slots(work: Work) -> list[tuple[list[int], int]]:

@@ -41,13 +41,17 @@ class Sections(NamedTuple):
         Word of the whole blob.
     entry_count : int64[s]
     entry : int64[s]
-        One of the entries of each.
+        One of the entries of each; -1: it was carried over.
+    words : int64[s]
+    is_front : bool[s]
     """
 
     key: I8
     start: I8
     entry_count: I8
     entry: I8
+    words: I8
+    is_front: Bools
 
 
 class BlobWriter:
@@ -123,7 +127,7 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
     count = len(order)
     if count == 0:
         none = np.zeros(0, np.int64)
-        return Sections(none, none, none, none)
+        return Sections(none, none, none, none, none, none > 0)
     group_begin = np.flatnonzero(new_group)
     group_size = np.diff(np.append(group_begin, count))
     _sort_large_groups(entries, order, group_begin, group_size)
@@ -157,7 +161,7 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
     at = write_runs(out, at, form_of.run_count, form_of.first_literal, begin, shares.size)
     at = write_uniform(out, at, form_of.uniform, shares, entries.residual, form_of.first_range, predicates)
     write_columns(out, at, form_of, shares, entries, predicates)
-    return Sections(key, start, shares.size, order[begin])
+    return Sections(key, start, shares.size, order[begin], words, form_of.is_front)
 
 
 def _sorted_groups(entries: Entries) -> tuple[I8, npt.NDArray[np.bool_]]:

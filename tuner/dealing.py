@@ -22,8 +22,8 @@ from pubsub_cluster.tuner.tables import NOT_HERE, Lookup
 
 MATRIX_ITEMS_MAX = 1 << 20
 BLOCK_CLAUSES_MIN, BLOCK_CLAUSES_MAX = 1 << 12, 1 << 16
-SLOT, NEVER = -1, -2
-"""Instead of a table: the clause hangs off its slot; it cannot hold."""
+SLOT, NEVER, UNDEALT = -1, -2, -3
+"""Instead of a table: the clause hangs off its slot; it cannot hold; nothing is known of it yet."""
 
 F4 = npt.NDArray[np.float32]
 
@@ -96,26 +96,33 @@ def _by_literal(value: npt.NDArray[Any], is_here: npt.NDArray[np.bool_], otherwi
     return found
 
 
-def deal_clauses(clauses: Callable[[slice], Clauses], clause_count: int, prices: Prices) -> list[I4]:
-    """Return the clauses of `SLOT` and of each table, the first table's last, each to be let go of alone.
+def undealt_clauses(clause_count: int, table_count: int) -> npt.NDArray[Any]:
+    """Return the table of each clause before anything is dealt."""
+    small = np.int16 if table_count < 1 << 15 else np.int32  # sorted by radix
+    return np.full(clause_count, UNDEALT, small)
+
+
+def deal_clauses(clauses: Callable[[Any], Clauses], table_of: npt.NDArray[Any], prices: Prices) -> None:
+    """Deal the clauses that are not dealt yet, in place.
 
     Parameters
     ----------
     clauses : callable
-        From a slice of clauses to their literals, numbered by the layout.
-    clause_count : int
+        From some clauses, a slice or an array, to their literals, numbered by the layout.
+    table_of : int[n]
+        A table, `SLOT`, `NEVER` or `UNDEALT`.
     prices : Prices
     """
-    table_count = len(prices.tables)
-    small = np.int16 if table_count < 1 << 15 else np.int32  # sorted by radix
-    table_of = np.empty(clause_count, small)
+    is_undealt = table_of == UNDEALT
+    picked = None if is_undealt.all() else np.flatnonzero(is_undealt)
+    clause_count = len(table_of) if picked is None else len(picked)
     size = MATRIX_ITEMS_MAX // prices.row_count
     size = min(max(size, BLOCK_CLAUSES_MIN), BLOCK_CLAUSES_MAX, max(clause_count, 1))
     matrix = np.empty(prices.row_count * size, np.float32)
     for first in range(0, clause_count, size):
         block = slice(first, min(first + size, clause_count))
-        table_of[block] = assign_block(clauses(block), prices, matrix)
-    return _by_table(table_of, table_count)
+        mine = block if picked is None else picked[block]
+        table_of[mine] = assign_block(clauses(mine), prices, matrix)
 
 
 def assign_block(clauses: Clauses, prices: Prices, matrix: F4 | None = None) -> I4:
@@ -190,8 +197,8 @@ def _lay_out(clauses: Clauses, prices: Prices, room: F4) -> tuple[F4, F4 | None]
     return room.reshape(shape), None if members is None else members.reshape(shape)
 
 
-def _by_table(table_of: npt.NDArray[Any], table_count: int) -> list[I4]:
-    """Return the clauses of `SLOT`, then of each table from the last to the first."""
+def clauses_by_table(table_of: npt.NDArray[Any], table_count: int) -> list[I4]:
+    """Return the clauses of `SLOT` and of each table, the first table's last, each to be let go of alone."""
     blocks = [slice(first, first + BLOCK_CLAUSES_MAX) for first in range(0, len(table_of), BLOCK_CLAUSES_MAX)]
     counts = np.zeros((len(blocks), table_count + 2), np.int64)
     for number, block in enumerate(blocks):

@@ -37,7 +37,7 @@ SAMPLE_PER_TABLE = 1_024
 """Subscriptions of a table that are asked what they would lose without it."""
 
 CHANGE_SHARE = 8
-"""They are asked again when a table has lost one in so many."""
+"""They are asked again when one in so many has come or gone."""
 
 _NONE = np.zeros(0, np.int32)
 
@@ -109,7 +109,8 @@ class DynamicClustering:
         self._candidate: Bools = np.zeros(0, bool)
         self._settled: I8 = np.zeros(0, np.int64)
         self._epoch = 1
-        self._lost: dict[int, tuple[int, float, float]] = {}
+        self._lost: dict[int, tuple[float, float]] = {}
+        self._changes: I8 = np.zeros(0, np.int64)  # of each schema since it was asked for `_lost`
 
     @property
     def thresholds(self) -> Thresholds:
@@ -150,6 +151,13 @@ class DynamicClustering:
         self._candidate[:] = False
         self._epoch += 1
         self._lost.clear()
+
+    def add_atoms(self, atom_way: I4, atom_nu: F8, present: F8) -> None:
+        """Take atoms behind those there were, whose statistics stay; as `set_statistics`."""
+        self.clustering.set_statistics(atom_way, atom_nu, present)
+        if self._reparation.is_outgrown():
+            self._reparation.clear()
+            self._candidate[:] = False
 
     def maintain(self) -> list[Decision]:
         """Run both phases; return what was decided, in order."""
@@ -239,8 +247,11 @@ class DynamicClustering:
         return numbers, left, np.unique(books.cluster[numbers])
 
     def _count(self, numbers: I8, sign: int) -> None:
-        """Add to reparation powers what lies in clusters to be repaired."""
+        """Count who comes and goes; add to reparation powers what lies in clusters to be repaired."""
         self._make_room()
+        books = self.clustering
+        schema = books.cluster_schema[books.cluster[numbers]]
+        self._changes += np.bincount(schema, minlength=len(self._changes))
         mine = numbers[self._candidate[self.clustering.cluster[numbers]]]
         if len(mine):
             self._reparation.add(mine, sign)
@@ -249,6 +260,8 @@ class DynamicClustering:
         count = len(self.clustering.cluster_count)
         self._candidate = _padded(self._candidate, count)
         self._settled = np.append(self._settled, np.zeros(count - len(self._settled), np.int64))
+        schema_count = len(self.clustering.schema_count)
+        self._changes = np.append(self._changes, np.zeros(schema_count - len(self._changes), np.int64))
 
     def _update_candidates(self) -> None:
         """Let clusters in situation 1 be candidates for repair, and no others."""
@@ -290,14 +303,15 @@ class DynamicClustering:
         stale = [
             table
             for table in books.tables
-            if count[table] and not _is_near(self._lost.get(table), int(count[table]))
+            if count[table]
+            and (table not in self._lost or self._changes[table] * CHANGE_SHARE > count[table])
         ]
         if stale:
             is_stale = np.zeros(len(count), bool)
             is_stale[stale] = True
             numbers = books.members(is_stale[books.cluster_schema])
             schema = books.cluster_schema[books.cluster[numbers]]
-            order = np.argsort(schema, kind="stable")
+            order = np.argsort(schema.astype(np.int16 if len(count) < 1 << 15 else np.int32), kind="stable")
             within = np.arange(len(order)) - np.searchsorted(schema[order], schema[order])
             step = np.maximum(count[schema[order]] // SAMPLE_PER_TABLE, 1)
             picked = order[within % step == 0]
@@ -308,8 +322,9 @@ class DynamicClustering:
             mean_loss = np.bincount(schema, loss, len(count)) / held
             mean_nu = np.bincount(schema, nu, len(count)) / held
             for table in stale:
-                self._lost[table] = (int(count[table]), float(mean_loss[table]), float(mean_nu[table]))
-        return {table: self._lost[table][1:] for table in books.tables if table in self._lost}
+                self._lost[table] = float(mean_loss[table]), float(mean_nu[table])
+            self._changes[stale] = 0
+        return {table: self._lost[table] for table in books.tables if table in self._lost}
 
     def _price(self, schemas: I8, nu_sum: F8) -> F8:
         books = self.clustering
@@ -364,7 +379,3 @@ class DynamicClustering:
 
 def _padded(column: Bools, count: int) -> Bools:
     return np.append(column, np.zeros(count - len(column), bool))
-
-
-def _is_near(known: tuple[int, float, float] | None, count: int) -> bool:
-    return known is not None and abs(known[0] - count) * CHANGE_SHARE <= known[0]

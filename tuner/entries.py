@@ -45,6 +45,12 @@ class Entries(NamedTuple):
     digits: I4 | None = None
     cells: int = 0
 
+    def pick(self, kept: Bools) -> Entries:
+        """Return some of them."""
+        digits = None if self.digits is None else self.digits[kept]
+        mine = (self.key[kept], self.target[kept], self.residual_start[kept], self.shape[kept])
+        return Entries(*mine, self.residual, self.once[kept], digits, self.cells)
+
 
 def shape_code(flags: Any, intervals: Any, tests: Any) -> Any:
     """Return the number of literals of each sort as one number."""

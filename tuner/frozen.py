@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pubsub_cluster.tuner.builder import Work
 from pubsub_cluster.tuner.configuration import BY_CELL, BY_LABEL, Configuration, TableSchema
 from pubsub_cluster.tuner.messages import FrozenTable
 from pubsub_cluster.tuner.slices import equal_slices
+from pubsub_cluster.tuner.work import Work
 
 
 def frozen_configuration(frozen: Iterable[FrozenTable], work: Work) -> Configuration:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pubsub_cluster.shm.code_space import F8, I4, I8
-from pubsub_cluster.tuner.builder import Work
 from pubsub_cluster.tuner.choice import choose_tables
 from pubsub_cluster.tuner.clustering import Clustering
 from pubsub_cluster.tuner.configuration import (
@@ -31,10 +30,12 @@ from pubsub_cluster.tuner.configuration import (
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.dynamic import REDISTRIBUTED, Decision, DynamicClustering
 from pubsub_cluster.tuner.frozen import frozen_configuration
+from pubsub_cluster.tuner.last_layout import LastLayout
 from pubsub_cluster.tuner.messages import FrozenTable, Thresholds
 from pubsub_cluster.tuner.predicates import SPREAD_MAX
 from pubsub_cluster.tuner.source import BLOCK_CLAUSES, gather
 from pubsub_cluster.tuner.tables import NOT_HERE, find_lookup, map_cells
+from pubsub_cluster.tuner.work import Work
 
 CLAUSES_MAX = 2_000_000
 """They take about 50 bytes each in the tuner."""
@@ -44,15 +45,19 @@ SAMPLE_GROWTH = 2.0
 ROUNDS_MAX = 8
 """A new table's clusters may be in situation 1 themselves: as many rounds at most, the rest next time."""
 
+NEWS_SPREADS = 5.0
+"""Estimates from two samples that differ by fewer standard deviations do not make a table better or worse."""
+
 UNKNOWN = -1
 
 
 class _Atoms(NamedTuple):
-    """Catalogue predicates as atoms: which ones are, their ways and probabilities; presence by attribute."""
+    """Catalogue predicates as atoms, which ones are, their ways and probabilities; and attributes in use."""
 
     is_atom: Bools
     way: I4
     nu: F8
+    is_used: Bools
     present: F8
 
 
@@ -68,6 +73,8 @@ class LiveTables:
         What `configure` decided at its last call.
     reason : str
         Why it left the choice to the greedy, at its last call; empty where it did not.
+    last : LastLayout
+        The last layout of these tables, which the next one takes over from unless they are chosen anew.
     """
 
     def __init__(self) -> None:
@@ -75,8 +82,10 @@ class LiveTables:
         self.frozen: tuple[FrozenTable, ...] | None = None
         self.decisions: list[Decision] = []
         self.reason = ""
+        self.last = LastLayout()
         self._dynamic: DynamicClustering | None = None
         self._chosen: list[tuple[int, ...]] | None = None
+        self._atoms: _Atoms | None = None  # with the estimates that the clustering goes by
         self._number: I8 = np.zeros(0, np.int64)
         self._next = 0
         self._sampled = 0
@@ -93,7 +102,7 @@ class LiveTables:
         max_bytes : int, optional
             Bound of what the greedy may choose.
         """
-        self.decisions, self.reason = [], ""
+        self.decisions, self.reason, self.last.moved = [], "", np.zeros(0, np.int64)
         if self.frozen is not None:
             return frozen_configuration(self.frozen, work)
         clause = work.source.catalogue_clauses(slice(None)).astype(np.int64)
@@ -101,9 +110,10 @@ class LiveTables:
         self._next = max(int(clause.max(initial=-1)) + 1, self._next)
         self.reason = self._why_greedy(work, new_count)
         if self.reason:
+            self.last.forget()
             return self._choose(work, constants, max_bytes)
-        atoms = _atoms_of(work)
-        dynamic = self._follow(atoms, constants)
+        atoms = _atoms_of(work, 0 if self._atoms is None else len(self._atoms.present))
+        dynamic = self._follow(atoms, len(work.statistics.events), constants)
         number = np.append(self._number, np.full(self._next - len(self._number), UNKNOWN))
         gone = number != UNKNOWN
         gone[clause] = False
@@ -117,6 +127,10 @@ class LiveTables:
             self.decisions += decided
             if all(decision.kind == REDISTRIBUTED for decision in decided):
                 break
+        if self.decisions:
+            has_moved = np.zeros(dynamic.clustering.number_count, bool)
+            has_moved[np.concatenate([decision.moved for decision in self.decisions])] = True
+            self.last.moved = clause[has_moved[number[clause]]]
         return _configuration(dynamic.clustering, work)
 
     def _why_greedy(self, work: Work, new_count: int) -> str:
@@ -148,17 +162,23 @@ class LiveTables:
             self._sampled = len(work.statistics.events)
         return chosen
 
-    def _follow(self, atoms: _Atoms, constants: CostConstants | None) -> DynamicClustering:
+    def _follow(self, atoms: _Atoms, event_count: int, constants: CostConstants | None) -> DynamicClustering:
         """Return the clustering with present statistics; its columns are made when they are first needed."""
         if self._dynamic is None:
             books = Clustering(atoms.way, atoms.nu, atoms.present)
             for ways in self._chosen or []:
                 books.add_table(books.schema(ways))
             self._dynamic = DynamicClustering(books, constants or DEFAULT_CONSTANTS, self.thresholds)
-            self._number = np.zeros(0, np.int64)
+            self._number, self._atoms = np.zeros(0, np.int64), atoms
+            return self._dynamic
+        self._dynamic.thresholds = self.thresholds
+        same = None if self._atoms is None else _without_news(self._atoms, atoms, event_count)
+        self._atoms = same or atoms
+        known = (self._atoms.way, self._atoms.nu, self._atoms.present)
+        if same is None:
+            self._dynamic.set_statistics(*known, constants)
         else:
-            self._dynamic.set_statistics(atoms.way, atoms.nu, atoms.present, constants)
-            self._dynamic.thresholds = self.thresholds
+            self._dynamic.add_atoms(*known)
         return self._dynamic
 
     def _insert(self, dynamic: DynamicClustering, work: Work, atoms: _Atoms, picked: I8, clause: I8) -> None:
@@ -173,6 +193,32 @@ class LiveTables:
             self._number[clause[block]] = mine
 
 
+def _without_news(before: _Atoms, now: _Atoms, event_count: int) -> _Atoms | None:
+    """Return what was known, with new atoms, where nothing has changed by more than chance explains.
+
+    Atoms that nobody has any more stay known: who leaves is taken off sums as he was added.
+    """
+
+    def is_news(old: F8, new: F8) -> bool:
+        spread = np.sqrt(2.0 * np.maximum(old, new) / max(event_count, 1))
+        return bool((np.abs(new - old) > NEWS_SPREADS * spread).any())
+
+    count, attribute_count = len(before.nu), len(before.present)
+    in_both = before.is_atom & now.is_atom[:count]
+    has_both = before.is_used & now.is_used[:attribute_count]
+    if is_news(before.nu[in_both], now.nu[:count][in_both]):
+        return None
+    if is_news(before.present[has_both], now.present[:attribute_count][has_both]):
+        return None
+    known = _Atoms(now.is_atom.copy(), now.way.copy(), now.nu.copy(), now.is_used.copy(), now.present.copy())
+    known.is_atom[:count] |= before.is_atom
+    known.way[:count][before.is_atom] = before.way[before.is_atom]
+    known.nu[:count][before.is_atom] = before.nu[before.is_atom]
+    known.is_used[:attribute_count] |= before.is_used
+    known.present[:attribute_count][before.is_used] = before.present[before.is_used]
+    return known
+
+
 def _configuration(books: Clustering, work: Work) -> Configuration:
     """Return the tables there are, by the layout's attributes, of which each must have some."""
     layout = {attribute: number for number, attribute in enumerate(work.attribute_id.tolist())}
@@ -181,8 +227,15 @@ def _configuration(books: Clustering, work: Work) -> Configuration:
     return Configuration(tuple(TableSchema(one, (BY_LABEL,) * len(one)) for one in kept), ())
 
 
-def _atoms_of(work: Work) -> _Atoms:
-    """Return what every catalogue predicate is as an atom: those that tables can look up by label."""
+def _atoms_of(work: Work, attribute_count: int) -> _Atoms:
+    """Return what every catalogue predicate is as an atom: those that tables can look up by label.
+
+    Parameters
+    ----------
+    work : Work
+    attribute_count : int
+        Attributes of the catalogue to have an entry for, at least, though nobody uses them any more.
+    """
     predicates = work.predicates
     no_cells = map_cells(work.spaces, predicates, EMPTY_CONFIGURATION, work.statistics.label)
     lookup = find_lookup(predicates, work.ways, no_cells)
@@ -194,9 +247,11 @@ def _atoms_of(work: Work) -> _Atoms:
     way = np.full(count, -1, np.int32)
     is_atom[at], nu[at] = True, lookup.cost[BY_LABEL][mine]
     way[at] = 2 * work.attribute_id[predicates.attribute[mine]]
-    present = np.ones(int(work.attribute_id.max(initial=-1)) + 1)
+    present = np.ones(max(int(work.attribute_id.max(initial=-1)) + 1, attribute_count))
     present[work.attribute_id] = work.statistics.present
-    return _Atoms(is_atom, way, nu, present)
+    is_used = np.zeros(len(present), bool)
+    is_used[work.attribute_id] = True
+    return _Atoms(is_atom, way, nu, is_used, present)
 
 
 def told(decision: Decision, attribute_name: Any) -> dict[str, Any]:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.blob import TABLE_DIRECT, TABLE_INEXACT, TABLE_SAME_PREFIX
-from pubsub_cluster.shm.code_space import F8, I4, I8, U1, expand_slices
-from pubsub_cluster.tuner.access import Ways, choose_access
+from pubsub_cluster.shm.code_space import F8, I4, I8, U1
+from pubsub_cluster.tuner.access import Ways, slots_of
+from pubsub_cluster.tuner.carry import Carried, among, merge
 from pubsub_cluster.tuner.clusters import (
     CLUSTER_NS,
     ENTRY_NS,
@@ -139,6 +140,12 @@ class TablePacker:
     blob : BlobWriter
     row_once : bool[R]
         Rows of one clause.
+
+    Attributes
+    ----------
+    blob : BlobWriter
+    partition_cost : float64[P]
+        Of the tables so far.
     """
 
     def __init__(
@@ -155,7 +162,7 @@ class TablePacker:
         self._known = (predicates, lookup, cells, ways)
         self._row_once = row_once
         self._order = order
-        self._blob = blob
+        self.blob = blob
         self._rows: list[tuple[int, int, int, int, float, int]] = []
         self._direct: list[I4] = []
         self._hash: list[I8] = []
@@ -166,7 +173,9 @@ class TablePacker:
         self._entry_count_max = 0
         self.partition_cost = np.zeros(partition_count)
 
-    def add(self, clauses: Clauses, row: I4, codes: list[int], radix: list[int]) -> I4:
+    def add(
+        self, clauses: Clauses, row: I4, codes: list[int], radix: list[int], carried: Carried | None = None
+    ) -> I4:
         """Pack the next table; return the rows of its entries, repeats included.
 
         Parameters
@@ -176,6 +185,8 @@ class TablePacker:
             Of each clause.
         codes, radix : list of int
             Part codes, and digits of each part.
+        carried : Carried, optional
+            What is not packed anew; then `clauses` are those that are.
         """
         first = first_digits(codes, self._known[0])
         multiplier, is_exact = multipliers(radix, first)
@@ -184,32 +195,46 @@ class TablePacker:
         self._prefix = codes[:-1]
         self._multipliers += multiplier
         keys = table_keys(clauses, codes, multiplier, *self._known)
-        entries = self._entries(clauses, row, keys, codes, is_exact)
-        entry_key, probability = keys.key, keys.probability
+        key_count = np.bincount(keys.clause, minlength=len(row)) if len(keys.clause) > len(row) else None
+        if carried is not None:
+            keys = keys.pick(among(keys.key, carried.key))
+        entries = self._entries(clauses, row, keys, key_count, codes, is_exact)
+        probability = keys.probability
         del clauses, row, keys  # the largest arrays are not needed while the blob is written
-        sections = pack_entries(entries, self._known[0], True, self._blob)
         target = entries.target
-        del entries
+        sections, chance = self._write(entries, probability, carried)
+        del entries, probability
+        if carried is not None:
+            target = np.concatenate((target, carried.target))
         self._entry_count_max = self.entry_count_max(sections)
         new = np.ones(len(sections.key), bool)
         new[1:] = sections.key[1:] != sections.key[:-1]
         key, position = sections.key[new], sections.start[new]
-        cost = self._spread_cost(entry_key, probability, sections)
+        cost = self._spread_cost(sections, chance)
         fits = len(position) == 0 or int(position[-1]) < DIRECT_WORDS_MAX
         if is_exact and fits and is_direct(radix, len(key)):
             size = int(np.prod(radix))
             direct = np.full(size, form.NO_POSITION, np.int32)
             direct[key] = position
             self._direct.append(direct)
-            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost, len(entry_key)))
+            self._rows.append((self._direct_size, size, size, TABLE_DIRECT | same, cost, len(target)))
             self._direct_size += size
         else:
             entry, capacity = make_hash(key, position)
             mode = same | (0 if is_exact else TABLE_INEXACT)
             self._hash.append(entry)
-            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost, len(entry_key)))
+            self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost, len(target)))
             self._hash_size += len(entry) // 2
         return target
+
+    def _write(self, entries: Entries, probability: F8, carried: Carried | None) -> tuple[Sections, F8]:
+        """Pack entries beside what stays; return the sections and the probability of each one's key."""
+        if carried is None:
+            sections = pack_entries(entries, self._known[0], True, self.blob)
+            return sections, probability[sections.entry]
+        apart = BlobWriter(4 * len(entries.key) + 1024)
+        fresh = pack_entries(entries, self._known[0], True, apart)
+        return merge(fresh, probability[fresh.entry], apart.words, carried, self.blob)
 
     def finish(self) -> PackedTables:
         """Return the columns."""
@@ -226,6 +251,11 @@ class TablePacker:
             np.array(count, np.int64),
         )
 
+    @property
+    def entry_count(self) -> int:
+        """Entries of all tables."""
+        return sum(row[-1] for row in self._rows)
+
     def multipliers(self) -> I8:
         """Return the multipliers of all parts."""
         return np.array(self._multipliers, np.int64)
@@ -235,7 +265,13 @@ class TablePacker:
         return max(self._entry_count_max, int(sections.entry_count.max(initial=0)))
 
     def _entries(
-        self, clauses: Clauses, row: I4, keys: TableKeys, codes: list[int], is_exact: bool
+        self,
+        clauses: Clauses,
+        row: I4,
+        keys: TableKeys,
+        key_count: I8 | None,
+        codes: list[int],
+        is_exact: bool,
     ) -> Entries:
         is_residual = np.ones(len(clauses.literal), bool)
         is_cell = None  # most tables have none
@@ -247,21 +283,19 @@ class TablePacker:
                 is_residual[keys.looked_up[part]] = False
         residual, start, shape = make_residuals(clauses, is_residual, is_cell, self._order)
         once = self._row_once[row]
-        if len(keys.clause) > len(row):
-            once = (once & (np.bincount(keys.clause, minlength=len(row)) == 1))[keys.clause]
+        if key_count is not None:
+            once = (once & (key_count == 1))[keys.clause]
             row, start, shape = row[keys.clause], start[keys.clause], shape[keys.clause]
         digits = None if is_exact else np.stack(keys.digits, axis=1)
         cells = sum(code & 1 for code in codes)
         return Entries(keys.key, row, start, shape, residual, once, digits, cells)
 
-    def _spread_cost(self, key: I8, probability: F8, sections: Sections) -> float:
+    def _spread_cost(self, sections: Sections, probability: F8) -> float:
         """Add a table's expected cost to its partitions; return all of it."""
         count = len(self.partition_cost)
-        table = len(self._rows)
-        partition = form.partition_of(table, form.mix_key(key), count)
-        cost = np.bincount(partition, probability * ENTRY_NS, minlength=count)
-        at = sections.entry
-        cost += np.bincount(partition[at], probability[at] * CLUSTER_NS, minlength=count)
+        partition = form.partition_of(len(self._rows), form.mix_key(sections.key), count)
+        expected = probability * (CLUSTER_NS + ENTRY_NS * sections.entry_count)
+        cost = np.bincount(partition, expected, minlength=count)
         self.partition_cost += cost
         return float(cost.sum())
 
@@ -286,23 +320,11 @@ def slot_entries(
     row_once : bool[R]
         Rows of one clause.
     """
-    count = np.diff(clauses.start)
-    access = np.full(len(count), -1, np.int64)
-    filled = np.flatnonzero(count)
-    filled_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(count[filled])))
-    access[filled] = choose_access(filled_start, clauses.literal, ways)
+    access, slot, slot_count = slots_of(clauses.start, clauses.literal, ways)
     has_access = access >= 0
-    predicate = clauses.literal[access[has_access]] >> 1
     is_residual = np.ones(len(clauses.literal), bool)
-    is_residual[access[has_access]] = ~ways.is_implied[predicate]
+    is_residual[access[has_access]] = ~ways.is_implied[clauses.literal[access[has_access]] >> 1]
     residual, start, shape = make_residuals(clauses, is_residual, None, order)
-
-    slot_count = np.ones(len(count), np.int64)
-    slot_count[has_access] = np.diff(ways.slot_start)[predicate]
-    slot = np.full(int(slot_count.sum()), ways.always_slot, np.int64)
-    slot[np.repeat(has_access, slot_count)] = ways.slot[
-        expand_slices(ways.slot_start[predicate], slot_count[has_access])
-    ]
     program_slot = np.array([slot for slots, _ in programs for slot in slots], np.int64)
     target = np.array([~program for slots, program in programs for _ in slots], np.int32)
     zeros = np.zeros(len(target), np.int64)

@@ -18,13 +18,13 @@ from pubsub_cluster.shm.code_space import F8
 from pubsub_cluster.tuner.access import program_access
 from pubsub_cluster.tuner.assignment import sample_clauses
 from pubsub_cluster.tuner.bits import UNKNOWN_PROBABILITY
-from pubsub_cluster.tuner.builder import Work, prepare
 from pubsub_cluster.tuner.choice import make_problem
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
 from pubsub_cluster.tuner.greedy import Search
 from pubsub_cluster.tuner.programs import literals_looked_at
 from pubsub_cluster.tuner.slices import choose_slices
 from pubsub_cluster.tuner.statistics import EventSample
+from pubsub_cluster.tuner.work import Work, prepare
 
 
 def subscription_costs(

@@ -25,7 +25,7 @@ from pubsub_cluster.language.schema import Schema
 from pubsub_cluster.shm.catalogue import CatalogueCounts, CatalogueReader
 from pubsub_cluster.shm.catalogue_store import rows_for
 from pubsub_cluster.shm.fault_points import fault_point
-from pubsub_cluster.shm.layout import layout_lengths, move_layout
+from pubsub_cluster.shm.layout import attach_layout, layout_lengths, move_layout
 from pubsub_cluster.shm.lifeline import SYSTEM_TURN_US, gently, leave, take_turns, tie_to_parent
 from pubsub_cluster.shm.memory import give_back_memory, use_one_heap
 from pubsub_cluster.shm.owner import Owner, unlink_segment
@@ -84,6 +84,7 @@ class TunerLoop:
         self._imported: Frequencies | None = None
         self._import_error = ""
         self._held = HeldSegments()
+        self._last_segment = ""  # whose layout the next one takes over from
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -136,6 +137,8 @@ class TunerLoop:
         def free(names: list[str]) -> None:
             for name in names:
                 self._catalogues.drop(name)
+                if name == self._last_segment:
+                    self._live.last.forget()
                 self._held.let_go(name)
             give_back_memory()
 
@@ -201,6 +204,7 @@ class TunerLoop:
                 configuration=self._live.configure,
                 constants=self._constants,
                 trees=trees,
+                last=self._live.last,
             )
             built_s = time.perf_counter()
             cost: list[float] = arrays.partition_cost.tolist()
@@ -213,6 +217,7 @@ class TunerLoop:
                 "constants": constants._asdict(),
                 "constants_measured": self._constants is not None,
                 "tables_chosen_anew": self._live.reason,
+                "taken_over": round(self._live.last.taken_over, 3),
                 "tree_choice": trees.weighed.to_dict(),
                 "decisions": self._told(catalogue),
                 **self._known_events(),
@@ -236,6 +241,8 @@ class TunerLoop:
         name = segment.name
         segment.close()
         self._held.hold(name)
+        self._live.last.settle(attach_layout(name))
+        self._last_segment = name
         built = (request.generation, name, tuple(counts), request.version, cost, summary)
         self._say(wire.Built(*built, *made))
 

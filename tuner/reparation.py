@@ -81,6 +81,10 @@ class Reparation:
         self.checked: F8 = np.zeros(0)
         self.saved: F8 = np.zeros(0)
 
+    def is_outgrown(self) -> bool:
+        """Say whether there are so many more subscriptions by now that fewer of them would do."""
+        return 0 < 2 * self._step <= int(self._clustering.cluster_count.sum()) // COUNTED_MAX
+
     def add(self, numbers: I8, sign: int = 1) -> None:
         """Count subscriptions as they lie now, or with ``sign = -1`` no more.
 

@@ -83,6 +83,11 @@ class TableKeys(NamedTuple):
     digits: list[I4]
     looked_up: I4
 
+    def pick(self, kept: npt.NDArray[np.bool_]) -> TableKeys:
+        """Return some of them; `looked_up` is of all clauses still."""
+        digits = [digit[kept] for digit in self.digits]
+        return TableKeys(self.key[kept], self.clause[kept], self.probability[kept], digits, self.looked_up)
+
 
 def part_codes(schema: TableSchema) -> list[int]:
     """Return ``2 * attribute + by_cell`` of each part."""

@@ -26,7 +26,7 @@ from pubsub_cluster.tuner.packing import ResidualOrder, make_residuals
 from pubsub_cluster.tuner.s_tree import pack_nodes
 
 if TYPE_CHECKING:
-    from pubsub_cluster.tuner.builder import Work
+    from pubsub_cluster.tuner.work import Work
 
 BRANCH = 16
 """M. A node's children are compared at once, and smaller nodes have narrower boxes: of the paper's 40 and 16,
