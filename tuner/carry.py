@@ -103,7 +103,8 @@ class Carrier:
         self.taken_over = 0
         self._base, self._translation, self._dealt, self._work = base, translation, dealt, work
         self._same_literals = is_identity(translation.literal)
-        self._is_out = np.zeros(len(work.source.row_catalogue), bool)  # rows that wander within a table
+        row_count = len(work.source.row_catalogue)
+        self._is_out, self._is_wanted = np.zeros(row_count, bool), np.zeros(row_count, bool)  # between uses
 
     def table(
         self, number: int, mine: I4, codes: list[int], radix: list[int], lookup: Lookup
@@ -228,12 +229,13 @@ class Carrier:
         keys_of : callable
         """
         row, row_chain, left = held
-        is_wanted = np.zeros(len(self._is_out), bool)
+        is_wanted = self._is_wanted
         is_wanted[row[left]] = True
         survivors = others[is_wanted[self._work.source.rows_of(others)]]
         key, owner = keys_of(survivors)
         now_row = self._work.source.rows_of(survivors)[owner]
         all_entries = np.flatnonzero((row >= 0) & is_wanted[np.maximum(row, 0)])
+        is_wanted[row[left]] = False
         return odd_rows((row[all_entries], chains.key[row_chain[all_entries]]), (now_row, key)), survivors
 
     def _kept(

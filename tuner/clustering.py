@@ -111,10 +111,14 @@ class Clustering:
 
     def set_statistics(self, atom_way: I4, atom_nu: F8, present: F8) -> None:
         """Replace what is known of events, and add atoms behind those there are; nobody moves."""
+        self.add_atoms(atom_way, atom_nu, present)
+        self.cluster_nu = np.prod(self.atom_nu[self.cluster_atom], axis=1)
+
+    def add_atoms(self, atom_way: I4, atom_nu: F8, present: F8) -> None:
+        """Add atoms behind those there are, of which the same is known as before."""
         self.atom_way = np.append(atom_way, -1).astype(np.int32)  # NO_ATOM picks the last
         self.atom_nu = np.append(np.maximum(atom_nu, NU_LEAST), 1.0)
         self.present = np.append(present, 1.0)
-        self.cluster_nu = np.prod(self.atom_nu[self.cluster_atom], axis=1)
 
     @property
     def tables(self) -> list[int]:

@@ -154,7 +154,7 @@ class DynamicClustering:
 
     def add_atoms(self, atom_way: I4, atom_nu: F8, present: F8) -> None:
         """Take atoms behind those there were, whose statistics stay; as `set_statistics`."""
-        self.clustering.set_statistics(atom_way, atom_nu, present)
+        self.clustering.add_atoms(atom_way, atom_nu, present)
         if self._reparation.is_outgrown():
             self._reparation.clear()
             self._candidate[:] = False

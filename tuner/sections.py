@@ -58,7 +58,7 @@ class Stretch(NamedTuple):
         """Return which words of the stretch are literals (bool[w])."""
         found = np.zeros(len(self.is_target), bool)
         for at, count in self.literals:
-            _mark(found, at, count)
+            found |= _marked(len(found), at, count)
         return found
 
 
@@ -104,8 +104,7 @@ def read_stretch(blob: I4, head: I8, relabelled: Bools) -> Stretch:
     starts, chain = starts[order], np.concatenate([one for _, one, _ in known])[order]
     words, size = ordered(lambda one: one.words), ordered(lambda one: one.size)
     first = int(starts[0])
-    is_target = np.zeros(int(starts[-1] + words[-1]) - first, bool)
-    _mark(is_target, starts + words - size - first, size)
+    is_target = _marked(int(starts[-1] + words[-1]) - first, starts + words - size - first, size)
     return Stretch(
         chain,
         starts,
@@ -119,16 +118,15 @@ def read_stretch(blob: I4, head: I8, relabelled: Bools) -> Stretch:
     )
 
 
-def _mark(marks: Bools, start: I8, count: I8) -> None:
+def _marked(size: int, start: I8, count: I8) -> Bools:
     """Mark disjoint stretches, of which no two touch."""
     filled = count > 0
-    if not filled.any():
-        return
-    start, stop = start[filled], (start + count)[filled]
-    change = np.zeros(len(marks) + 1, np.int8)
+    if not filled.all():
+        start, count = start[filled], count[filled]
+    change = np.zeros(size + 1, np.int8)
     change[start] = 1
-    change[stop] = -1
-    marks |= np.cumsum(change[:-1], dtype=np.int8).view(bool)
+    change[start + count] = -1
+    return np.cumsum(change[:-1], dtype=np.int8).view(bool)
 
 
 def _parse(blob: I4, start: I8, relabelled: Bools) -> _Parsed:
@@ -190,7 +188,8 @@ def _uniform_words(code: I8, size: I8) -> I8:
 def gaps(start: I8, words: I8) -> I8:
     """Return the words between sections that lie in this order."""
     stop = (start + words)[:-1]
-    return expand_slices(stop, start[1:] - stop)
+    has = np.flatnonzero(start[1:] != stop)
+    return expand_slices(stop[has], start[has + 1] - stop[has])
 
 
 def without_gaps(blob: I4, start: I8, words: I8) -> I4:
