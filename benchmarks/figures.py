@@ -245,6 +245,14 @@ def reclaim() -> str:
     )
 
 
+def builds() -> str:
+    """Return what a layout costs to build, whole and where it takes over from the last one."""
+    rows = read("builds")
+    return "\n".join(
+        [*_four_columns(rows, True), "", measured_on(rows, "builds", "pubsub_cluster.benchmarks.builds")]
+    )
+
+
 def faults() -> str:
     """Return what the fault runs did and found."""
     rows = read("faults")
@@ -330,6 +338,7 @@ def _by_run() -> dict[tuple[str, int], dict[str, Line]]:
 BLOCKS: dict[str, Callable[[], str]] = {
     "churn": churn,
     "reclaim": reclaim,
+    "builds": builds,
     "main-job": main_job,
     "engine-targets": engine_targets,
     "engine-rivals": engine_rivals,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pubsub_cluster.benchmarks import drift, figures, rivals
+from pubsub_cluster.benchmarks import builds, drift, figures, rivals
 from pubsub_cluster.benchmarks.cluster_level import atom
 from pubsub_cluster.benchmarks.engines import predicates
 from pubsub_cluster.benchmarks.engines.predicates import Unfit
@@ -26,6 +26,7 @@ from pubsub_cluster.cli.main import cli
 from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.naive import NaiveMatcher
+from pubsub_cluster.tuner.builder import build_layout
 
 SMALL = {"many-clauses": 3, "all-match": 50}
 NAMES = ("W0", "W1", "W2", "HT-n", "ADS", "SERVICE", "giant-cluster", "wide")
@@ -155,6 +156,26 @@ def test_the_list_names_all_workloads() -> None:
 
 
 @pytest.mark.usefixtures("small_heap")
+def test_layouts_are_built_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After changes of each size; and a layout that still has what is gone is not taken for right."""
+    monkeypatch.setattr(builds, "CHANGES", (40,))
+    found = {figure.figure: figure for figure in builds.measure("W0", 3_000, 2)}
+    assert found["entries taken over after 40 were replaced"].value > 80.0
+    assert found["build after 40 were replaced, whole"].value > 0.0
+    rules = WORKLOADS["W0"].make(subscriptions=100, seed=1).rules()
+    changing = builds.Changing(rules, 60, 1)
+    layout = build_layout(changing.catalogue, changing.writer.counts(), 1, None, 1)
+    value = np.zeros((60, len(rules.domains)), np.int32)
+    for row in range(60):
+        literals = rules.literal[rules.start[row] : rules.start[row + 1]]
+        value[row, rules.attribute[literals]] = rules.lo[literals]
+    events = Events(rules.domains, value)
+    builds.check(changing, rules, layout, events)
+    changing.change(40)
+    with pytest.raises(WrongAnswer):
+        builds.check(changing, rules, layout, events)
+
+
 def test_a_drift_is_lived_through_and_summed_up() -> None:
     options = argparse.Namespace(hours=2, tick=1_200, events=60, passes=1)
     found = {figure.figure: figure.value for figure in drift.run(DRIFTS["DRIFT-SCHEMA"](2_000, 1), options)}

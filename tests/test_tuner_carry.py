@@ -230,6 +230,26 @@ def test_ranges_stay_where_their_labels_do(
     rounds.check(layout, [*events, {"r1": (17.6,)}])
 
 
+def test_a_few_clusters_do_not_tell_whether_fronts_are_worth_it() -> None:
+    """What is packed anew alone may be all of a kind that is rare in the table."""
+    names = [f"r{number}" for number in range(12)]
+
+    def many_ranges(key: int) -> dict[str, Any]:
+        ranges = [{"attr": name, "op": "between", "lo": at, "hi": at + 20} for at, name in enumerate(names)]
+        return {"and": [{"attr": "key", "op": "=", "value": key}, *ranges[key % 3 :][:9]]}
+
+    every = [{"attr": name, "op": ">=", "value": value} for name in names for value in range(100)]
+    rounds = Rounds(
+        [*every, many_ranges(0), *({"attr": "key", "op": "=", "value": key} for key in range(40))], []
+    )
+    assert not rounds.next(None).has_fronts
+    rounds.change([many_ranges(7), many_ranges(8)], [])
+    assert rounds.build(None, None).has_fronts is False
+    layout = rounds.next(None)
+    assert rounds.last.taken_over > 0.9 and not layout.has_fronts
+    rounds.check(layout, [{"key": (7,), **{name: (at + 5,) for at, name in enumerate(names)}}])
+
+
 def test_a_gap_that_is_divided(carried: list[Carried | None]) -> None:
     """An interval that held one label, and was looked up as a point, holds several later on."""
     gap = {"attr": "a", "op": "between", "lo": 4, "hi": 5, "lo_open": True, "hi_open": True}

@@ -297,7 +297,7 @@ def _pack_slots(
     else:
         entries = entries.pick(among(entries.key, carried.key))
         apart = BlobWriter(4 * len(entries.key) + 1024)
-        fresh = pack_entries(entries, work.predicates, False, apart)
+        fresh = pack_entries(entries, work.predicates, False, apart, carried.has_fronts)
         clusters, _ = merge(fresh, ways.slot_probability[fresh.key], apart.words, carried, blob)
         rows.add(carried.target)
     rows.add(entries.target[entries.target >= 0])

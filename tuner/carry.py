@@ -59,6 +59,8 @@ class Carried(NamedTuple):
         Of each section's key.
     target : int32[]
         All targets of the others.
+    has_fronts : bool
+        Whether there were any: a few clusters do not tell whether they are worth it.
     """
 
     picked: I4
@@ -67,6 +69,7 @@ class Carried(NamedTuple):
     words: I4
     probability: F8
     target: I4
+    has_fronts: bool
 
 
 KEYS_PACKED_MAX = (1 << 32) - 1
@@ -255,7 +258,8 @@ class Carrier:
         sections = Sections(chains.key[chain], start, size, none, count, stretch.is_front[mine])
         target = row[np.repeat(stays[stretch.chain], stretch.size)]
         self.taken_over += len(target)
-        return Carried(picked, key, sections, kept, chains.probability[chain], target)
+        has_fronts = bool(stretch.is_front.any())
+        return Carried(picked, key, sections, kept, chains.probability[chain], target, has_fronts)
 
 
 def among(key: I8, others: I8) -> Bools:

@@ -112,7 +112,13 @@ def _by_line(count: int) -> I4:
     return room[first : first + count]
 
 
-def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blob: BlobWriter) -> Sections:
+def pack_entries(
+    entries: Entries,
+    predicates: Predicates,
+    is_chained: bool,
+    blob: BlobWriter,
+    fronts: bool | None = None,
+) -> Sections:
     """Group, sort and pack entries.
 
     Parameters
@@ -122,6 +128,8 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
     is_chained : bool
         Sections of one key follow each other and are told so.
     blob : BlobWriter
+    fronts : bool, optional
+        Whether sections may have fronts; by default where enough of them would.
     """
     order, new_group = _sorted_groups(entries)
     count = len(order)
@@ -136,7 +144,7 @@ def pack_entries(entries: Entries, predicates: Predicates, is_chained: bool, blo
     begin = np.flatnonzero(within % CLUSTER_ENTRIES_MAX == 0)
     shares = Shares(order, begin, np.diff(np.append(begin, count)))
     key = entries.key[order[begin]]
-    form_of = plan_forms(entries, shares, predicates, key)
+    form_of = plan_forms(entries, shares, predicates, key, fronts)
     digits = None if entries.digits is None else entries.digits[order[begin]]
     digit_words = 0 if digits is None else 1 + digits.shape[1]
     words = form_of.words(1 + digit_words) + 1 + 4 * form_of.is_long + digit_words + shares.size

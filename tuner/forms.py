@@ -74,8 +74,10 @@ class Form(NamedTuple):
         return np.asarray(np.where(self.is_front, fronts, columns))
 
 
-def plan_forms(entries: Entries, shares: Shares, predicates: Predicates, key: I8) -> Form:
-    """Decide on the form of every section; `key` is that of each."""
+def plan_forms(
+    entries: Entries, shares: Shares, predicates: Predicates, key: I8, wanted: bool | None = None
+) -> Form:
+    """Decide on the form of every section; `key` is that of each, `wanted` as in `choose_fronts`."""
     shape = entries.shape[shares.order[shares.begin]]
     flags, intervals, tests = shape_counts(shape)
     first_literal, run_count = _runs(entries, shares, (flags, intervals, tests), predicates)
@@ -85,7 +87,7 @@ def plan_forms(entries: Entries, shares: Shares, predicates: Predicates, key: I8
     count, words = uniform_counts(uniform, len(shape))
     is_narrow = narrow_sections(shares, residual, first_range, intervals, predicates)
     is_front = (flags == 0) & (tests == 0) & (run_count == 0) & is_narrow
-    is_front = choose_fronts(is_front, intervals, count, shares.size, key)
+    is_front = choose_fronts(is_front, intervals, count, shares.size, key, wanted)
     if is_front.any():
         uniform = without(uniform, is_front)
         count, words = uniform_counts(uniform, len(shape))

@@ -55,7 +55,9 @@ class _Ranges(NamedTuple):
     passes: F8
 
 
-def choose_fronts(able: Bools, intervals: I8, uniform: I8, size: I8, key: I8) -> Bools:
+def choose_fronts(
+    able: Bools, intervals: I8, uniform: I8, size: I8, key: I8, wanted: bool | None = None
+) -> Bools:
     """Say which sections get a front: of those of one key only the first ones, so that lines can be counted.
 
     A few are not worth what every event does for them.
@@ -68,9 +70,12 @@ def choose_fronts(able: Bools, intervals: I8, uniform: I8, size: I8, key: I8) ->
         Interval columns, and how many of them might be uniform.
     size, key : int64[s]
         Entries of each section, and the key that leads to it.
+    wanted : bool, optional
+        Whether they are worth it; by default as there are few or many.
     """
     chosen = able & (intervals - uniform >= INTERVALS_MIN) & (intervals <= form.INTERVAL_MASK)
-    if int(size[chosen].sum()) * FEW_IN < int(size.sum()):
+    is_worth_it = int(size[chosen].sum()) * FEW_IN >= int(size.sum()) if wanted is None else wanted
+    if not is_worth_it:
         chosen[:] = False
     if not chosen.any():
         return chosen

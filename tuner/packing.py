@@ -233,7 +233,7 @@ class TablePacker:
             sections = pack_entries(entries, self._known[0], True, self.blob)
             return sections, probability[sections.entry]
         apart = BlobWriter(4 * len(entries.key) + 1024)
-        fresh = pack_entries(entries, self._known[0], True, apart)
+        fresh = pack_entries(entries, self._known[0], True, apart, carried.has_fronts)
         return merge(fresh, probability[fresh.entry], apart.words, carried, self.blob)
 
     def finish(self) -> PackedTables:
