@@ -183,7 +183,8 @@ class Carrier:
         for _ in range(ROUNDS_MAX):
             picked = mine[is_fresh]
             fresh_key = np.sort(np.append(keys_of(picked)[0], in_any_case))
-            concerned = changed | among(chains.key, fresh_key)
+            concerned = changed.copy()
+            concerned[chains.having(fresh_key)] = True
             concerned[row_chain[row < 0]] = True
             concerned = _by_key(concerned, chains.key)
             left = np.flatnonzero(concerned[row_chain] & (row >= 0))

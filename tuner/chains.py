@@ -33,6 +33,15 @@ class Chains(NamedTuple):
     position: I8
     probability: F8
 
+    def having(self, key: I8) -> I8:
+        """Return the first chain of each of some keys, in any order, that is there."""
+        known = np.flatnonzero(self.key >= 0)
+        own = self.key[known]
+        if not len(own):
+            return known
+        at = np.minimum(np.searchsorted(own, key), len(own) - 1)
+        return np.asarray(known[at[own[at] == key]])
+
 
 def table_chains(
     base: Base, table: int, codes: list[int], multiplier: list[int], translation: Translation, work: Work

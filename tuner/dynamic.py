@@ -312,9 +312,10 @@ class DynamicClustering:
             numbers = books.members(is_stale[books.cluster_schema])
             schema = books.cluster_schema[books.cluster[numbers]]
             order = np.argsort(schema.astype(np.int16 if len(count) < 1 << 15 else np.int32), kind="stable")
-            within = np.arange(len(order)) - np.searchsorted(schema[order], schema[order])
-            step = np.maximum(count[schema[order]] // SAMPLE_PER_TABLE, 1)
-            picked = order[within % step == 0]
+            ordered = schema[order]
+            begin = np.cumsum(np.append(0, np.bincount(ordered, minlength=len(count))[:-1]))
+            step = np.maximum(count // SAMPLE_PER_TABLE, 1)
+            picked = order[(np.arange(len(order)) - begin[ordered]) % step[ordered] == 0]
             numbers, schema = numbers[picked], schema[picked]
             nu = books.nu_of(numbers)
             loss = np.maximum(books.best(numbers, without=schema).nu - nu, 0.0)
