@@ -22,7 +22,7 @@ from pubsub_cluster.shm.code_space import F8, I4, I8
 from pubsub_cluster.tuner.access import slots_of
 from pubsub_cluster.tuner.chains import Chains, slot_chains, table_chains
 from pubsub_cluster.tuner.clusters import BlobWriter, Sections
-from pubsub_cluster.tuner.dealing import UNDEALT
+from pubsub_cluster.tuner.dealing import TABLES_MAX, UNDEALT
 from pubsub_cluster.tuner.entries import Bools
 from pubsub_cluster.tuner.last_layout import (
     Base,
@@ -312,7 +312,7 @@ def find_carrier(
     counts : CatalogueCounts
     """
     base = last.base
-    if base is None or _has_cells(codes) or not work.source.clause_count:
+    if base is None or _has_cells(codes) or len(codes) >= TABLES_MAX or not work.source.clause_count:
         return None
     numbering = numbering_of(work.predicates, work.ways)
     translation = translate(base, work.attribute_id, work.spaces, numbering)
@@ -335,7 +335,7 @@ def what_is_known(
         Of each clause.
     counts : CatalogueCounts
     """
-    if _has_cells(codes) or table_of.dtype != np.int16:
+    if _has_cells(codes) or len(codes) >= TABLES_MAX:
         return None
     of_catalogue = np.full(counts.clauses, UNDEALT, np.int16)
     of_catalogue[work.source.catalogue_clauses(slice(None))] = table_of

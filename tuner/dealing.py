@@ -25,6 +25,9 @@ BLOCK_CLAUSES_MIN, BLOCK_CLAUSES_MAX = 1 << 12, 1 << 16
 SLOT, NEVER, UNDEALT = -1, -2, -3
 """Instead of a table: the clause hangs off its slot; it cannot hold; nothing is known of it yet."""
 
+TABLES_MAX = 1 << 15
+"""Numbers of fewer tables have two bytes."""
+
 F4 = npt.NDArray[np.float32]
 
 
@@ -98,7 +101,7 @@ def _by_literal(value: npt.NDArray[Any], is_here: npt.NDArray[np.bool_], otherwi
 
 def undealt_clauses(clause_count: int, table_count: int) -> npt.NDArray[Any]:
     """Return the table of each clause before anything is dealt."""
-    small = np.int16 if table_count < 1 << 15 else np.int32  # sorted by radix
+    small = np.int16 if table_count < TABLES_MAX else np.int32  # sorted by radix
     return np.full(clause_count, UNDEALT, small)
 
 
