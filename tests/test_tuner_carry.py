@@ -14,9 +14,11 @@ from matching_cases import Case, raw_batch, rows_of_events
 from strategies import cases
 
 from pubsub_cluster.language.events import flatten_event
+from pubsub_cluster.language.expression import Atom, Operator
 from pubsub_cluster.language.json_form import expression_from_json
 from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.naive import compile_expression
+from pubsub_cluster.language.schema import Attribute, DomainKind, Schema
 from pubsub_cluster.shm import blob as form
 from pubsub_cluster.shm.layout import LayoutArrays
 from pubsub_cluster.tuner import carry, fronts, tables
@@ -230,38 +232,87 @@ def test_ranges_stay_where_their_labels_do(
     rounds.check(layout, [*events, {"r1": (17.6,)}])
 
 
-def test_a_few_clusters_do_not_tell_whether_fronts_are_worth_it() -> None:
+def equal(name: str, value: float) -> dict[str, Any]:
+    """Return an equality."""
+    return {"attr": name, "op": "=", "value": value}
+
+
+@pytest.mark.parametrize("schemas", [[], [(0, 1)]], ids=["slots", "table"])
+def test_a_few_clusters_do_not_tell_whether_fronts_are_worth_it(schemas: list[tuple[int, ...]]) -> None:
     """What is packed anew alone may be all of a kind that is rare in the table."""
     names = [f"r{number}" for number in range(12)]
 
     def many_ranges(key: int) -> dict[str, Any]:
         ranges = [{"attr": name, "op": "between", "lo": at, "hi": at + 20} for at, name in enumerate(names)]
-        return {"and": [{"attr": "key", "op": "=", "value": key}, *ranges[key % 3 :][:9]]}
+        return {"and": [*keyed(key)["and"], *ranges[key % 3 :][:9]]}
+
+    def keyed(key: int) -> dict[str, Any]:
+        return {"and": [equal("key", key), equal("lock", key)]}
 
     every = [{"attr": name, "op": ">=", "value": value} for name in names for value in range(100)]
-    rounds = Rounds(
-        [*every, many_ranges(0), *({"attr": "key", "op": "=", "value": key} for key in range(40))], []
-    )
+    rounds = Rounds([*map(keyed, range(40)), many_ranges(0), *every], schemas)
     assert not rounds.next(None).has_fronts
     rounds.change([many_ranges(7), many_ranges(8)], [])
     assert rounds.build(None, None).has_fronts is False
     layout = rounds.next(None)
     assert rounds.last.taken_over > 0.9 and not layout.has_fronts
-    rounds.check(layout, [{"key": (7,), **{name: (at + 5,) for at, name in enumerate(names)}}])
+    rounds.check(layout, [{"key": (7,), "lock": (7,), **{n: (at + 5,) for at, n in enumerate(names)}}])
+
+
+def test_who_is_looked_up_by_another_literal_now_is_taken_out_of_where_he_was(
+    carried: list[Carried | None],
+) -> None:
+    """Of a clause with two equalities the rarer one is looked up, and which that is may change."""
+    rules = [{"and": [equal("a", number % 50), equal("b", number % 60)]} for number in range(300)]
+    rules += [equal("c", number) for number in range(50)]
+    rounds = Rounds(rules, [])
+    events: list[Event] = [{"a": (n % 50,), "b": (n % 60,), "c": (n % 50,)} for n in range(120)]
+    rounds.check(rounds.next(sample_of(events)), events)
+    rounds.change([equal("a", 0), equal("b", 0)], [7])
+    often: list[Event] = [{**event, "b": (0,)} for event in events]
+    rounds.check(rounds.next(sample_of(often)), [*events, *often])
+    (slots,) = carried
+    assert slots is not None and len(slots.target) > 200, "the others stayed"
+
+
+def test_programs_are_numbered_anew_each_time() -> None:
+    """What hangs off their slots is packed anew, and theirs are no rows."""
+    many = {"and": [{"or": [equal(f"p{at}", 1), equal(f"q{at}", 1)]} for at in range(9)]}
+    rounds = Rounds([equal("p0", 1), many, equal("a", 1), {"and": [many, equal("a", 2)]}], [])
+    events: list[Event] = [{f"p{at}": (1,) for at in range(9)}, {f"q{at}": (1,) for at in range(9)}]
+    events += [{**event, "a": (value,)} for event in events for value in (1, 2)]
+    first = rounds.next(None)
+    assert len(first.program_row) == 2
+    rounds.check(first, events)
+    rounds.change([equal("a", 2), {"and": [many, equal("a", 1)]}], [1])
+    rounds.check(rounds.next(None), events)
+    rounds.change([], [0])
+    rounds.check(rounds.next(None), events)
+
+
+def test_ranges_that_get_a_flag() -> None:
+    """A test that is worth a flag by now has no labels in columns any more."""
+    below = Atom("a", Operator.LT, value=0)
+    itself = Atom("a", Operator.EQ, other="a")
+    case, last = Case([below], Schema((Attribute("a", DomainKind.INTEGER),))), LastLayout()
+    for turn in range(2):
+        layout = build_layout(case.reader, case.writer.counts(), 1, None, 1, last=last)
+        last.settle(layout)
+        engine = MatchEngine(case.reader, case.schema)
+        engine.attach_layout(1, layout)
+        found = rows_of_events(engine.match(raw_batch([{"a": (-1,)}]), 1, case.writer.counts()))
+        assert found == [[0, 1, 2] if turn else [0]]
+        case.add([itself, itself])
 
 
 def test_a_gap_that_is_divided(carried: list[Carried | None]) -> None:
     """An interval that held one label, and was looked up as a point, holds several later on."""
     gap = {"attr": "a", "op": "between", "lo": 4, "hi": 5, "lo_open": True, "hi_open": True}
-    rules = [{"and": [gap, {"attr": "b", "op": "=", "value": value}]} for value in range(40)]
-    rounds = Rounds(
-        [*rules, {"attr": "a", "op": "=", "value": 4}, {"attr": "a", "op": "=", "value": 5}], [(0, 1)]
-    )
+    rules = [{"and": [gap, equal("b", value)]} for value in range(40)]
+    rounds = Rounds([*rules, equal("a", 4), equal("a", 5)], [(0, 1)])
     events: list[Event] = [{"a": (a,), "b": (b,)} for a in (4, 4.2, 4.5, 5) for b in range(0, 40, 7)]
     rounds.check(rounds.next(None), events)
-    rounds.change(
-        [{"and": [{"attr": "a", "op": "=", "value": 4.5}, {"attr": "b", "op": "=", "value": 7}]}], []
-    )
+    rounds.change([{"and": [equal("a", 4.5), equal("b", 7)]}], [])
     rounds.check(rounds.next(None), events)
     rounds.change([], [len(rules) + 2])
     rounds.check(rounds.next(None), events)
@@ -296,10 +347,29 @@ def test_any_expressions_in_any_rounds(case: Any, data: st.DataObject) -> None:
                 live.discard(row)
 
 
-def test_sections_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def fronted(rng: random.Random) -> list[Any]:
+    """Return conjunctions of two equalities and nine or ten ranges, so that chains have several fronts."""
+    names = [f"r{number}" for number in range(12)]
+
+    def between(name: str) -> dict[str, Any]:
+        lo = rng.randint(0, 40)
+        return {"attr": name, "op": "between", "lo": lo, "hi": lo + rng.randint(20, 59)}
+
+    def rule() -> dict[str, Any]:
+        ranges = map(between, rng.sample(names, rng.choice((9, 10))))
+        return {"and": [equal("a", rng.randrange(3)), equal("b", rng.randrange(3)), *ranges]}
+
+    every = [{"attr": name, "op": ">=", "value": value} for name in names for value in range(100)]
+    return [*(rule() for _ in range(300)), *every]
+
+
+@pytest.mark.parametrize("kind", ["many sorts", "fronts"])
+def test_sections_are_read_back(kind: str) -> None:
     """Literals and targets are where the plain reader of sections finds them."""
     rng = random.Random(11)
-    layout = Rounds(some(rng, 600, 6)).next(None)
+    rounds = Rounds(some(rng, 600, 6)) if kind != "fronts" else Rounds(fronted(rng), [(0, 1)])
+    layout = rounds.next(None)
+    assert layout.has_fronts == (kind == "fronts")
     position = np.flatnonzero(layout.table_direct >= 0)
     assert len(position)
     head = np.sort(layout.table_direct[position]).astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from types import SimpleNamespace
@@ -15,10 +16,11 @@ from pubsub_cluster.benchmarks.workloads.drift import Drift
 from pubsub_cluster.benchmarks.workloads.rules import Events, matching
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter
+from pubsub_cluster.shm.layout import LayoutArrays
 from pubsub_cluster.tuner import process
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
-from pubsub_cluster.tuner.dynamic import CREATED, REMOVED, DynamicClustering
+from pubsub_cluster.tuner.dynamic import CREATED, REMOVED, Decision, DynamicClustering
 from pubsub_cluster.tuner.live import LiveTables, _Atoms, _without_news, told
 from pubsub_cluster.tuner.messages import BuildFailed, Fold, Measured
 from pubsub_cluster.tuner.reparation import Reparation
@@ -71,6 +73,16 @@ def sample_of(events: Events) -> EventSample:
     return sample
 
 
+def check_moved(layout: LayoutArrays, decision: Decision) -> None:
+    """Look for those who moved to a new table in the layout's table of the same attributes."""
+    schemas = [
+        tuple(layout.attribute_catalogue[layout.part_code[first:stop] >> 1].tolist())
+        for first, stop in itertools.pairwise(layout.table_part.tolist())
+    ]
+    table = schemas.index(tuple(way >> 1 for way in decision.ways))
+    assert layout.table_entries[table] > len(decision.moved) / 2
+
+
 def check_sums(dynamic: DynamicClustering) -> None:
     """Compare sums that have been kept up for long with new ones: nobody leaves otherwise than he came."""
     kept, fresh = dynamic._reparation, Reparation(dynamic.clustering)
@@ -107,6 +119,8 @@ def test_tables_follow_what_changes_and_every_layout_answers_right(takes_over: b
         for decision in live.decisions:
             record = told(decision, changing.catalogue.attribute_name)
             assert all(name.startswith("a") for name in record["attributes"]) and record["moved"] >= 0
+            if decision.kind == CREATED and decision is live.decisions[-1]:
+                check_moved(layout, decision)
         books = live._dynamic.clustering if live._dynamic else None
         if live._dynamic is not None:
             check_sums(live._dynamic)
@@ -154,16 +168,21 @@ def test_the_greedy_chooses_anew_where_most_is_new() -> None:
     sample = sample_of(WORKLOAD.events(400, False))
 
     def build() -> None:
-        build_layout(
+        layout = build_layout(
             changing.catalogue, changing.writer.counts(), changing.version, sample, 1,
-            configuration=live.configure, constants=CONSTANTS,
+            configuration=live.configure, constants=CONSTANTS, last=live.last,
         )  # fmt: skip
+        live.last.settle(layout)
 
     build()
     assert live.reason == "no tables to start from"
+    changing.change(SIZE // 10)
+    build()
+    assert live.reason == "" and live.last.taken_over > 0.5
     changing.change(2 * SIZE // 3)
     build()
     assert live.reason == "most clauses are new" and live.decisions == []
+    assert live.last.taken_over == 0.0, "everybody is dealt anew"
 
 
 def test_an_empty_catalogue_has_no_tables() -> None:

@@ -214,7 +214,6 @@ def _slots(old: Numbering, new: Numbering, old_at: I8, new_at: I8, attribute_cou
     before = old.slot[expand_slices(old.slot_start[old_at], width)].astype(np.int64)
     after = new.slot[expand_slices(new.slot_start[new_at], width)].astype(np.int64)
     slot[before] = after
-    slot[before[slot[before] != after]] = -1
     return slot, turned
 
 
