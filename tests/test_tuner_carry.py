@@ -249,7 +249,7 @@ def test_a_few_clusters_do_not_tell_whether_fronts_are_worth_it(schemas: list[tu
     def keyed(key: int) -> dict[str, Any]:
         return {"and": [equal("key", key), equal("lock", key)]}
 
-    every = [{"attr": name, "op": ">=", "value": value} for name in names for value in range(100)]
+    every = [{"attr": name, "op": ">=", "value": value} for name in names for value in range(300)]
     rounds = Rounds([*map(keyed, range(40)), many_ranges(0), *every], schemas)
     assert not rounds.next(None).has_fronts
     rounds.change([many_ranges(41), many_ranges(42)], [])
