@@ -250,13 +250,13 @@ def test_a_few_clusters_do_not_tell_whether_fronts_are_worth_it(schemas: list[tu
         return {"and": [equal("key", key), equal("lock", key)]}
 
     every = [{"attr": name, "op": ">=", "value": value} for name in names for value in range(300)]
-    rounds = Rounds([*map(keyed, range(40)), many_ranges(0), *every], schemas)
+    rounds = Rounds([*map(keyed, range(80)), many_ranges(0), *every], schemas)
     assert not rounds.next(None).has_fronts
-    rounds.change([many_ranges(41), many_ranges(42)], [])
+    rounds.change([many_ranges(81), many_ranges(82)], [])
     assert rounds.build(None, None).has_fronts is False
     layout = rounds.next(None)
     assert rounds.last.taken_over > 0.9 and not layout.has_fronts
-    rounds.check(layout, [{"key": (41,), "lock": (41,), **{n: (at + 5,) for at, n in enumerate(names)}}])
+    rounds.check(layout, [{"key": (81,), "lock": (81,), **{n: (at + 5,) for at, n in enumerate(names)}}])
 
 
 def test_who_is_looked_up_by_another_literal_now_is_taken_out_of_where_he_was(
