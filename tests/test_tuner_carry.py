@@ -191,7 +191,7 @@ def test_ranges_stay_where_their_labels_do(
     monkeypatch: pytest.MonkeyPatch, carried: list[Carried | None], new_constant: bool
 ) -> None:
     """Fronts, uniform columns, runs and intervals are copied; where labels have shifted they are packed."""
-    monkeypatch.setattr(carry, "ROUNDS_MAX", 8)
+    monkeypatch.setattr(carry, "PACKED_PART_MAX", 1)
     monkeypatch.setattr(fronts, "FEW_IN", 10**6)
     rng = random.Random(2)
     names = [f"r{number}" for number in range(12)]
@@ -273,6 +273,19 @@ def test_who_is_looked_up_by_another_literal_now_is_taken_out_of_where_he_was(
     rounds.check(rounds.next(sample_of(often)), [*events, *often])
     (slots,) = carried
     assert slots is not None and len(slots.target) > 200, "the others stayed"
+
+
+@pytest.mark.parametrize("changed", [3, 30])
+def test_where_most_clusters_are_concerned_all_are_packed(
+    carried: list[Carried | None], changed: int
+) -> None:
+    rounds = Rounds([equal("a", number % 50) for number in range(1_000)], [])
+    rounds.next(None)
+    rounds.change([equal("a", number) for number in range(changed)], [])
+    rounds.check(rounds.next(None), [{"a": (value,)} for value in range(50)])
+    (slots,) = carried
+    assert (slots is None) == (changed == 30)
+    assert (rounds.last.taken_over > 0.9) == (changed == 3)
 
 
 def test_programs_are_numbered_anew_each_time() -> None:

@@ -72,6 +72,9 @@ class Carried(NamedTuple):
     has_fronts: bool
 
 
+PACKED_PART_MAX = 2
+"""Where more than one clause in so many is to be packed, packing all of them in one go takes less."""
+
 KEYS_PACKED_MAX = (1 << 32) - 1
 """Keys from here on do not fit into a word with their row."""
 
@@ -188,6 +191,8 @@ class Carrier:
             concerned[row_chain[row < 0]] = True
             concerned = _by_key(concerned, chains.key)
             left = np.flatnonzero(concerned[row_chain] & (row >= 0))
+            if (len(left) + len(picked)) * PACKED_PART_MAX > len(mine):
+                return None
             wanderers, survivors = self._wanderers((row, row_chain, left), chains, mine[~is_fresh], keys_of)
             if not len(wanderers):
                 key = np.sort(np.append(fresh_key, chains.key[concerned]))
