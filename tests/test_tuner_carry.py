@@ -279,6 +279,7 @@ def test_who_is_looked_up_by_another_literal_now_is_taken_out_of_where_he_was(
 def test_where_most_clusters_are_concerned_all_are_packed(
     carried: list[Carried | None], changed: int
 ) -> None:
+    """A change of few clusters is taken over from, one of most is not."""
     rounds = Rounds([equal("a", number % 50) for number in range(1_000)], [])
     rounds.next(None)
     rounds.change([equal("a", number) for number in range(changed)], [])
