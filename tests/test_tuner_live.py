@@ -17,6 +17,7 @@ from pubsub_cluster.benchmarks.workloads.rules import Events, matching
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import NO_COUNTS, CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.layout import LayoutArrays
+from pubsub_cluster.tuner import live as live_module
 from pubsub_cluster.tuner import process
 from pubsub_cluster.tuner.builder import build_layout
 from pubsub_cluster.tuner.constants import DEFAULT_CONSTANTS, CostConstants
@@ -24,6 +25,7 @@ from pubsub_cluster.tuner.dynamic import CREATED, REMOVED, Decision, DynamicClus
 from pubsub_cluster.tuner.live import LiveTables, _Atoms, _without_news, told
 from pubsub_cluster.tuner.messages import BuildFailed, Fold, Measured
 from pubsub_cluster.tuner.reparation import Reparation
+from pubsub_cluster.tuner.report import describe_tables
 from pubsub_cluster.tuner.statistics import EventSample
 from pubsub_cluster.workers.engine import MatchEngine
 
@@ -67,9 +69,10 @@ class Changing:
             assert sorted(rows.tolist()) == expected.tolist()
 
 
-def sample_of(events: Events) -> EventSample:
+def sample_of(*batches: Events) -> EventSample:
     sample = EventSample()
-    sample.add(events.raw())
+    for events in batches:
+        sample.add(events.raw())
     return sample
 
 
@@ -183,6 +186,68 @@ def test_the_greedy_chooses_anew_where_most_is_new() -> None:
     build()
     assert live.reason == "most clauses are new" and live.decisions == []
     assert live.last.taken_over == 0.0, "everybody is dealt anew"
+
+
+class Builds:
+    """Layouts of a catalogue that changes, one after the other, of live tables."""
+
+    def __init__(self, live: LiveTables) -> None:
+        self.live, self.changing = live, Changing(2 * SIZE)
+        self.sample = sample_of(WORKLOAD.events(400, False))
+
+    def next(self) -> set[tuple[str, ...]]:
+        """Build the next layout; return its tables by the names of their attributes."""
+        changing, live = self.changing, self.live
+        layout = build_layout(
+            changing.catalogue, changing.writer.counts(), changing.version, self.sample, 1,
+            configuration=live.configure, constants=CONSTANTS, last=live.last,
+        )  # fmt: skip
+        live.last.settle(layout)
+        changing.check(layout, WORKLOAD.events(3, False))
+        found = describe_tables(layout, changing.catalogue.attribute_name)
+        return {tuple(sorted(table["attributes"])) for table in found}
+
+
+def test_tables_that_nothing_is_followed_from_stay_until_much_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with cells, or with more than two million clauses."""
+    monkeypatch.setattr(live_module, "CLAUSES_MAX", SIZE // 2)
+    builds = Builds(LiveTables())
+    live = builds.live
+    tables = builds.next()
+    assert live.reason == "no tables to start from" and tables
+    for _ in range(2):
+        builds.changing.change(SIZE // 25)
+        assert builds.next() == tables and live.reason == "" and live._dynamic is None
+        assert live.last.taken_over > 0.5
+    builds.changing.change(SIZE // 25)
+    builds.next()
+    assert live.reason == "many clauses are new", "together they are"
+    builds.next()
+    assert live.reason == ""
+    builds.sample = sample_of(Events(WORKLOAD.domains, np.ones((400, len(WORKLOAD.domains)), np.int32)))
+    builds.next()
+    assert live.reason == "events have changed"
+    builds.sample = sample_of(*(WORKLOAD.events(400, False, first=first) for first in range(0, 4_000, 400)))
+    builds.next()
+    assert live.reason == "the sample of events is much better"
+
+
+def test_tables_outlive_an_epoch() -> None:
+    """It numbers everything anew; the names of the tables' attributes are the same."""
+    before = Builds(LiveTables())
+    before.next()
+    before.changing.change(SIZE // 25)
+    tables = before.next()
+    assert before.live._dynamic is not None and before.live.choice is not None
+    after = Builds(LiveTables(before.live.choice))
+    assert after.next() == tables and after.live.reason == "" and after.live._dynamic is None
+    after.changing.change(SIZE // 25)
+    after.next()
+    assert after.live.reason == "" and after.live._dynamic is not None
+    late = Builds(LiveTables(before.live.choice))
+    late.sample = sample_of(*(WORKLOAD.events(400, False, first=first) for first in range(0, 4_000, 400)))
+    late.next()
+    assert late.live.reason == "the sample of events is much better"
 
 
 def test_an_empty_catalogue_has_no_tables() -> None:

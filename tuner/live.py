@@ -4,9 +4,11 @@ The first generation's tables are the greedy's choice. From then on `tuner.dynam
 have come and gone since the last one, and the events; what it decides is told with the figures behind it.
 Equalities, by catalogue predicate, are its atoms, so it knows nothing of a layout's numbers.
 
-The greedy chooses anew where change at the margin is no good description: when most clauses are new, when the
-sample of events has become much better, where ranges are looked up by cell (cells are cut in labels, which
-every layout numbers anew), and where the columns would take too much memory beside the catalogue.
+The greedy chooses anew where change at the margin is no good description: when most clauses are new, or when
+the sample of events has become much better. Where ranges are looked up by cell (cells are cut in labels,
+which every layout numbers anew), and where the columns would take too much memory beside the catalogue,
+nothing is followed: its choice stays until a share of the clauses is new, or estimates have changed. A choice
+is known by names, so that it outlives an epoch, which numbers everything anew.
 
 Tables that an operator has frozen (`tuner.frozen`) are used as they are; nothing is followed meanwhile.
 """
@@ -41,6 +43,9 @@ CLAUSES_MAX = 2_000_000
 """They take about 50 bytes each in the tuner."""
 
 NEW_SHARE_MAX = 0.5
+STAYING_NEW_SHARE_MAX = 0.1
+"""Of clauses that have come since a choice that nothing is followed from."""
+
 SAMPLE_GROWTH = 2.0
 ROUNDS_MAX = 8
 """A new table's clusters may be in situation 1 themselves: as many rounds at most, the rest next time."""
@@ -61,8 +66,33 @@ class _Atoms(NamedTuple):
     present: F8
 
 
+class Choice(NamedTuple):
+    """Tables by the names of their attributes, and how they were chosen.
+
+    Attributes
+    ----------
+    tables : tuple of FrozenTable
+    sampled : int
+        Events that were known.
+    new_count : int
+        Clauses that have come since.
+    is_followed : bool
+        The dynamic algorithm takes it from there.
+    """
+
+    tables: tuple[FrozenTable, ...]
+    sampled: int
+    new_count: int
+    is_followed: bool
+
+
 class LiveTables:
     """The tables of one catalogue, from generation to generation.
+
+    Parameters
+    ----------
+    choice : Choice, optional
+        Of the epoch before: what to begin with.
 
     Attributes
     ----------
@@ -75,9 +105,13 @@ class LiveTables:
         Why it left the choice to the greedy, at its last call; empty where it did not.
     last : LastLayout
         The last layout of these tables, which the next one takes over from unless they are chosen anew.
+    choice : Choice or None
+        The tables there are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, choice: Choice | None = None) -> None:
+        self.choice = choice
+        self._is_first = True
         self.thresholds = Thresholds()
         self.frozen: tuple[FrozenTable, ...] | None = None
         self.decisions: list[Decision] = []
@@ -88,7 +122,6 @@ class LiveTables:
         self._atoms: _Atoms | None = None  # with the estimates that the clustering goes by
         self._number: I8 = np.zeros(0, np.int64)
         self._next = 0
-        self._sampled = 0
 
     def configure(self, work: Work, constants: CostConstants | None, max_bytes: int | None) -> Configuration:
         """Return the tables of the next layout.
@@ -108,11 +141,22 @@ class LiveTables:
         clause = work.source.catalogue_clauses(slice(None)).astype(np.int64)
         new_count = int(np.count_nonzero(clause >= self._next))
         self._next = max(int(clause.max(initial=-1)) + 1, self._next)
-        self.reason = self._why_greedy(work, new_count)
-        if self.reason:
-            self.last.forget()
-            return self._choose(work, constants, max_bytes)
         atoms = _atoms_of(work, 0 if self._atoms is None else len(self._atoms.present))
+        self.reason = self._why_greedy(work, atoms, new_count)
+        is_first, self._is_first = self._is_first, False
+        if self.reason or self.choice is None:
+            self.last.forget()
+            return self._choose(work, atoms, constants, max_bytes)
+        if is_first or not self.choice.is_followed:
+            return self._stay(work, atoms, 0 if is_first else new_count)
+        chosen = self._change(work, atoms, clause, constants)
+        self.choice = self.choice._replace(tables=_named(chosen, work))
+        return chosen
+
+    def _change(
+        self, work: Work, atoms: _Atoms, clause: I8, constants: CostConstants | None
+    ) -> Configuration:
+        """Follow what has come and gone with the dynamic algorithm."""
         dynamic = self._follow(atoms, len(work.statistics.events), constants)
         number = np.append(self._number, np.full(self._next - len(self._number), UNKNOWN))
         gone = number != UNKNOWN
@@ -133,34 +177,55 @@ class LiveTables:
             self.last.moved = clause[has_moved[number[clause]]]
         return _configuration(dynamic.clustering, work)
 
-    def _why_greedy(self, work: Work, new_count: int) -> str:
-        count, sampled = work.source.clause_count, len(work.statistics.events)
-        if self._chosen is None:
+    def _why_greedy(self, work: Work, atoms: _Atoms, new_count: int) -> str:
+        count, sampled, choice = work.source.clause_count, len(work.statistics.events), self.choice
+        if choice is None:
             return "no tables to start from"
-        if count > CLAUSES_MAX:
+        if sampled > SAMPLE_GROWTH * choice.sampled:
+            return "the sample of events is much better"
+        if self._is_first:  # the same clauses, numbered anew
+            return ""
+        if choice.is_followed and count > CLAUSES_MAX:
             return "many clauses"
         if new_count > NEW_SHARE_MAX * count:
             return "most clauses are new"
-        if sampled > SAMPLE_GROWTH * self._sampled:
-            return "the sample of events is much better"
+        if choice.is_followed:
+            return ""
+        if choice.new_count + new_count > STAYING_NEW_SHARE_MAX * count:
+            return "many clauses are new"
+        if self._atoms is not None and _without_news(self._atoms, atoms, sampled) is None:
+            return "events have changed"
         return ""
 
-    def _choose(self, work: Work, constants: CostConstants | None, max_bytes: int | None) -> Configuration:
-        """Let the greedy choose, and start from its choice next time where that can be."""
-        self._dynamic, self._chosen = None, None
+    def _choose(
+        self, work: Work, atoms: _Atoms, constants: CostConstants | None, max_bytes: int | None
+    ) -> Configuration:
+        """Let the greedy choose, and start from its choice next time."""
+        self._dynamic, self._chosen, self.choice = None, None, None
         count = work.source.clause_count
         if not count:
             return EMPTY_CONFIGURATION
         source = (count, work.clauses, work.spaces, work.predicates, work.ways)
         chosen = choose_tables(*source, work.statistics, constants, max_bytes)
-        has_cells = any(cell != BY_LABEL for schema in chosen.tables for cell in schema.cells)
-        if not has_cells and count <= CLAUSES_MAX and max_bytes is None:
-            attribute = work.attribute_id.tolist()
-            self._chosen = [
-                tuple(2 * attribute[one] for one in schema.attributes) for schema in chosen.tables
-            ]
-            self._sampled = len(work.statistics.events)
+        is_followed = not _has_cells(chosen) and count <= CLAUSES_MAX and max_bytes is None
+        self.choice = Choice(_named(chosen, work), len(work.statistics.events), 0, is_followed)
+        self._start_from(chosen, work, atoms)
         return chosen
+
+    def _stay(self, work: Work, atoms: _Atoms, new_count: int) -> Configuration:
+        """Keep the tables there are, by their names."""
+        assert self.choice is not None
+        chosen = frozen_configuration(self.choice.tables, work)
+        if self._atoms is None:
+            self._start_from(chosen, work, atoms)
+        self.choice = self.choice._replace(new_count=self.choice.new_count + new_count)
+        return chosen
+
+    def _start_from(self, chosen: Configuration, work: Work, atoms: _Atoms) -> None:
+        """Keep in mind what was chosen, in the catalogue's numbers, and by which estimates."""
+        attribute = work.attribute_id.tolist()
+        self._chosen = [tuple(2 * attribute[one] for one in schema.attributes) for schema in chosen.tables]
+        self._atoms = atoms
 
     def _follow(self, atoms: _Atoms, event_count: int, constants: CostConstants | None) -> DynamicClustering:
         """Return the clustering with present statistics; its columns are made when they are first needed."""
@@ -191,6 +256,21 @@ class LiveTables:
             size = np.diff(found.start).astype(np.int32)
             mine = dynamic.insert(start.astype(np.int64), found.literal[is_atom] >> 1, size)
             self._number[clause[block]] = mine
+
+
+def _has_cells(chosen: Configuration) -> bool:
+    return any(cell != BY_LABEL for schema in chosen.tables for cell in schema.cells)
+
+
+def _named(chosen: Configuration, work: Work) -> tuple[FrozenTable, ...]:
+    """Return tables by the names of their attributes."""
+    found = []
+    for schema in chosen.tables:
+        names = tuple(work.attribute_names[attribute] for attribute in schema.attributes)
+        parts = zip(*schema, strict=True)
+        slices = (0 if cell == BY_LABEL else len(chosen.slices(attribute)) for attribute, cell in parts)
+        found.append(FrozenTable(names, tuple(slices)))
+    return tuple(found)
 
 
 def _without_news(before: _Atoms, now: _Atoms, event_count: int) -> _Atoms | None:

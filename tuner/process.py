@@ -279,7 +279,8 @@ class TunerLoop:
         epoch = write_epoch(catalogue, counts, moment, rows_max, request.epoch, self._owner)
         made += [epoch.catalogue_segment, epoch.moved_segment]
         self._catalogues.add(epoch)
-        self._live, self._live_over = LiveTables(), epoch.catalogue_segment  # they know clauses by number
+        # They know clauses by number; the tables they have chosen are known by their names.
+        self._live, self._live_over = LiveTables(self._live.choice), epoch.catalogue_segment
         return epoch.reader, epoch.counts
 
     def _told(self, catalogue: CatalogueReader) -> list[dict[str, Any]]:
