@@ -284,8 +284,9 @@ class TablePacker:
         residual, start, shape = make_residuals(clauses, is_residual, is_cell, self._order)
         once = self._row_once[row]
         if key_count is not None:
-            once = (once & (key_count == 1))[keys.clause]
-            row, start, shape = row[keys.clause], start[keys.clause], shape[keys.clause]
+            once = once & (key_count == 1)
+        if len(keys.clause) != len(row) or key_count is not None:
+            once, row, start, shape = (part[keys.clause] for part in (once, row, start, shape))
         digits = None if is_exact else np.stack(keys.digits, axis=1)
         cells = sum(code & 1 for code in codes)
         return Entries(keys.key, row, start, shape, residual, once, digits, cells)
