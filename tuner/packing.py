@@ -286,7 +286,8 @@ class TablePacker:
         if key_count is not None:
             once = once & (key_count == 1)
         if len(keys.clause) != len(row) or key_count is not None:
-            once, row, start, shape = (part[keys.clause] for part in (once, row, start, shape))
+            once, row = once[keys.clause], row[keys.clause]
+            start, shape = start[keys.clause], shape[keys.clause]
         digits = None if is_exact else np.stack(keys.digits, axis=1)
         cells = sum(code & 1 for code in codes)
         return Entries(keys.key, row, start, shape, residual, once, digits, cells)
