@@ -244,6 +244,12 @@ def test_tables_outlive_an_epoch() -> None:
     after.changing.change(SIZE // 25)
     after.next()
     assert after.live.reason == "" and after.live._dynamic is not None
+    clause_count = before.changing.writer.counts().clauses
+    same = Builds(before.live.after_epoch(clause_count))
+    assert same.next() == tables and same.live.reason == ""
+    other = Builds(before.live.after_epoch(clause_count + SIZE))
+    other.next()
+    assert other.live.reason == "most clauses are new", "an epoch has as many, but they are others"
     late = Builds(LiveTables(before.live.choice))
     late.sample = sample_of(*(WORKLOAD.events(400, False, first=first) for first in range(0, 4_000, 400)))
     late.next()

@@ -19,15 +19,15 @@ from pubsub_cluster.shm.code_space import I4, U1
 from pubsub_cluster.shm.layout import LayoutArrays, freeze_layout, layout_info
 from pubsub_cluster.shm.memory import give_back_memory
 from pubsub_cluster.tuner.access import program_access
-from pubsub_cluster.tuner.carry import Carrier, among, find_carrier, merge, what_is_known
+from pubsub_cluster.tuner.carry import Carrier, among, find_carrier, what_is_known
 from pubsub_cluster.tuner.choice import choose_tables
-from pubsub_cluster.tuner.clusters import BlobWriter, Sections, deal_clusters, pack_entries
+from pubsub_cluster.tuner.clusters import BlobWriter, Sections, deal_clusters
 from pubsub_cluster.tuner.configuration import EMPTY_CONFIGURATION, Configuration, check_configuration
 from pubsub_cluster.tuner.constants import CostConstants
 from pubsub_cluster.tuner.dealing import clauses_by_table, deal_clauses, price_literals, undealt_clauses
 from pubsub_cluster.tuner.entries import Bools
 from pubsub_cluster.tuner.last_layout import LastLayout
-from pubsub_cluster.tuner.packing import ResidualOrder, TablePacker, residual_order, slot_entries
+from pubsub_cluster.tuner.packing import ResidualOrder, TablePacker, pack_beside, residual_order, slot_entries
 from pubsub_cluster.tuner.programs import step_programs
 from pubsub_cluster.tuner.source import Source, without
 from pubsub_cluster.tuner.statistics import EventStatistics
@@ -292,14 +292,11 @@ def _pack_slots(
     )
     mine = mine if carried is None else carried.picked
     entries = slot_entries(work.clauses(mine), work.source.rows_of(mine), ways, order, programs, row_once)
-    if carried is None:
-        clusters = pack_entries(entries, work.predicates, False, blob)
-    else:
+    if carried is not None:
         entries = entries.pick(among(entries.key, carried.key))
-        apart = BlobWriter(4 * len(entries.key) + 1024)
-        fresh = pack_entries(entries, work.predicates, False, apart, carried.has_fronts)
-        clusters, _ = merge(fresh, ways.slot_probability[fresh.key], apart.words, carried, blob)
         rows.add(carried.target)
+    chance = ways.slot_probability[entries.key]
+    clusters, _ = pack_beside(entries, chance, work.predicates, False, blob, carried)
     rows.add(entries.target[entries.target >= 0])
     return clusters
 

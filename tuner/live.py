@@ -93,6 +93,8 @@ class LiveTables:
     ----------
     choice : Choice, optional
         Of the epoch before: what to begin with.
+    came : int
+        Clauses that have come since that choice was last used.
 
     Attributes
     ----------
@@ -109,9 +111,9 @@ class LiveTables:
         The tables there are.
     """
 
-    def __init__(self, choice: Choice | None = None) -> None:
+    def __init__(self, choice: Choice | None = None, came: int = 0) -> None:
         self.choice = choice
-        self._is_first = True
+        self._came: int | None = came  # until it is told by numbers
         self.thresholds = Thresholds()
         self.frozen: tuple[FrozenTable, ...] | None = None
         self.decisions: list[Decision] = []
@@ -122,6 +124,10 @@ class LiveTables:
         self._atoms: _Atoms | None = None  # with the estimates that the clustering goes by
         self._number: I8 = np.zeros(0, np.int64)
         self._next = 0
+
+    def after_epoch(self, clause_count: int) -> LiveTables:
+        """Return the tables of the same catalogue, numbered anew when it had so many clauses."""
+        return LiveTables(self.choice, clause_count - self._next)
 
     def configure(self, work: Work, constants: CostConstants | None, max_bytes: int | None) -> Configuration:
         """Return the tables of the next layout.
@@ -139,16 +145,18 @@ class LiveTables:
         if self.frozen is not None:
             return frozen_configuration(self.frozen, work)
         clause = work.source.catalogue_clauses(slice(None)).astype(np.int64)
-        new_count = int(np.count_nonzero(clause >= self._next))
+        new_count, is_first = self._came, self._came is not None
+        if new_count is None:
+            new_count = int(np.count_nonzero(clause >= self._next))
         self._next = max(int(clause.max(initial=-1)) + 1, self._next)
         atoms = _atoms_of(work, 0 if self._atoms is None else len(self._atoms.present))
         self.reason = self._why_greedy(work, atoms, new_count)
-        is_first, self._is_first = self._is_first, False
+        self._came = None
         if self.reason or self.choice is None:
             self.last.forget()
             return self._choose(work, atoms, constants, max_bytes)
         if is_first or not self.choice.is_followed:
-            return self._stay(work, atoms, 0 if is_first else new_count)
+            return self._stay(work, atoms, new_count)
         chosen = self._change(work, atoms, clause, constants)
         self.choice = self.choice._replace(tables=_named(chosen, work))
         return chosen
@@ -183,8 +191,6 @@ class LiveTables:
             return "no tables to start from"
         if sampled > SAMPLE_GROWTH * choice.sampled:
             return "the sample of events is much better"
-        if self._is_first:  # the same clauses, numbered anew
-            return ""
         if choice.is_followed and count > CLAUSES_MAX:
             return "many clauses"
         if new_count > NEW_SHARE_MAX * count:

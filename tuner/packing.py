@@ -202,7 +202,7 @@ class TablePacker:
         probability = keys.probability
         del clauses, row, keys  # the largest arrays are not needed while the blob is written
         target = entries.target
-        sections, chance = self._write(entries, probability, carried)
+        sections, chance = pack_beside(entries, probability, self._known[0], True, self.blob, carried)
         del entries, probability
         if carried is not None:
             target = np.concatenate((target, carried.target))
@@ -226,15 +226,6 @@ class TablePacker:
             self._rows.append((self._hash_size, capacity, len(entry) // 2, mode, cost, len(target)))
             self._hash_size += len(entry) // 2
         return target
-
-    def _write(self, entries: Entries, probability: F8, carried: Carried | None) -> tuple[Sections, F8]:
-        """Pack entries beside what stays; return the sections and the probability of each one's key."""
-        if carried is None:
-            sections = pack_entries(entries, self._known[0], True, self.blob)
-            return sections, probability[sections.entry]
-        apart = BlobWriter(4 * len(entries.key) + 1024)
-        fresh = pack_entries(entries, self._known[0], True, apart, carried.has_fronts)
-        return merge(fresh, probability[fresh.entry], apart.words, carried, self.blob)
 
     def finish(self) -> PackedTables:
         """Return the columns."""
@@ -300,6 +291,39 @@ class TablePacker:
         cost = np.bincount(partition, expected, minlength=count)
         self.partition_cost += cost
         return float(cost.sum())
+
+
+def pack_beside(
+    entries: Entries,
+    probability: F8,
+    predicates: Predicates,
+    is_chained: bool,
+    blob: BlobWriter,
+    carried: Carried | None,
+) -> tuple[Sections, F8]:
+    """Pack entries, beside what stays where there is such; as `pack_entries`.
+
+    Parameters
+    ----------
+    entries : Entries
+    probability : float64[e]
+        That an event has the key of each.
+    predicates, is_chained, blob
+        As of `pack_entries`.
+    carried : Carried or None
+
+    Returns
+    -------
+    sections : Sections
+    probability : float64[s]
+        Of each section's key.
+    """
+    if carried is None:
+        sections = pack_entries(entries, predicates, is_chained, blob)
+        return sections, probability[sections.entry]
+    apart = BlobWriter(4 * len(entries.key) + 1024)
+    fresh = pack_entries(entries, predicates, is_chained, apart, carried.has_fronts)
+    return merge(fresh, probability[fresh.entry], apart.words, carried, blob)
 
 
 def slot_entries(

@@ -241,8 +241,11 @@ class TunerLoop:
         name = segment.name
         segment.close()
         self._held.hold(name)
-        self._live.last.settle(attach_layout(name))
         self._last_segment = name
+        try:
+            self._live.last.settle(attach_layout(name))
+        except (OSError, PubSubError):  # then the next one is packed whole
+            log.exception("the layout of generation %d could not be mapped", request.generation)
         built = (request.generation, name, tuple(counts), request.version, cost, summary)
         self._say(wire.Built(*built, *made))
 
@@ -280,7 +283,8 @@ class TunerLoop:
         made += [epoch.catalogue_segment, epoch.moved_segment]
         self._catalogues.add(epoch)
         # They know clauses by number; the tables they have chosen are known by their names.
-        self._live, self._live_over = LiveTables(self._live.choice), epoch.catalogue_segment
+        self._live = self._live.after_epoch(counts.clauses)
+        self._live_over = epoch.catalogue_segment
         return epoch.reader, epoch.counts
 
     def _told(self, catalogue: CatalogueReader) -> list[dict[str, Any]]:
