@@ -102,16 +102,15 @@ class Backend:
                 continue
             del self._due[child]
             arguments = ["--endpoint", self._endpoint]
-            is_worker = child is not None and child >= 0
+            is_worker, gently = child is not None and child >= 0, child in self._gentle
             if is_worker and child is not None:
                 arguments += ["--worker", str(child)]
                 if self._places[child] < len(self._cpus):
                     arguments += ["--cpu", str(self._cpus[self._places[child]])]
-                arguments += ["--gently"] if child in self._gentle else []
+                arguments += ["--gently"] if gently else []
             try:
-                started = Child(
-                    _module(child), arguments, TUNER_NICENESS if child is TUNER else WORKER_NICENESS
-                )
+                niceness = TUNER_NICENESS if child is TUNER else WORKER_NICENESS
+                started = Child(_module(child), arguments, niceness, gently)
             except OSError as error:  # no room for another process just now; whoever lives works on
                 log.error(
                     "%s cannot be started; seen %s; look at the limits of processes, open files and memory. "

@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 
 import pubsub_cluster
+from pubsub_cluster.shm import gentle_start
 from pubsub_cluster.shm.fault_points import fault_point
+from pubsub_cluster.shm.lifeline import GENTLE_NICENESS
 
 STOP_GRACE_S = 2.0
+GENTLE_START = gentle_start.__file__
 THREAD_COUNTS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 """A library's further threads have the priority of the moment at which it was loaded, and wait for work at
 full speed: beside a build that gives way they would take a third of a processor from the workers."""
@@ -27,6 +30,8 @@ class Child:
     arguments : list of str
     niceness : int
         How far behind this process it is.
+    gently : bool
+        What it imports is behind everybody else, but not what it does then (`shm.gentle_start`).
 
     Attributes
     ----------
@@ -41,8 +46,9 @@ class Child:
     """
 
     @fault_point("child.spawn")
-    def __init__(self, module: str, arguments: list[str], niceness: int) -> None:
-        command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
+    def __init__(self, module: str, arguments: list[str], niceness: int, gently: bool = False) -> None:
+        start = ["-S", GENTLE_START, str(GENTLE_NICENESS)] if gently else ["-m"]
+        command = [sys.executable, *start, module, *arguments, "--parent", str(os.getpid())]
         # In a group of its own: a terminal's Ctrl-C is for the coordinator, which tells its children.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, env=child_environment(), process_group=0
@@ -87,8 +93,11 @@ def put_behind(pid: int, niceness: int) -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of a child: same package, one compute thread."""
-    environment = dict(os.environ)
+    """Return the environment of a child: same package, nothing else from the working directory, one thread.
+
+    With ``-m`` Python would look there first: a file of the operator's named like any module would be taken.
+    """
+    environment = dict(os.environ, PYTHONSAFEPATH="1")
     root = str(Path(pubsub_cluster.__file__).parent.parent)
     known = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{root}{os.pathsep}{known}" if known else root

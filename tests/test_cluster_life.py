@@ -67,6 +67,16 @@ def test_a_killed_worker_changes_nothing_but_the_count_of_restarts(tmp_data_dir:
         assert client.status()["counters"]["batches_refused"] == 0
 
 
+def test_nothing_is_imported_from_the_working_directory(
+    tmp_path: Path, tmp_data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("zmq", "logging", "queue"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('an operator had a file of that name')")
+    monkeypatch.chdir(tmp_path)
+    with Cluster(tmp_data_dir) as cluster, cluster.client() as client:
+        assert client.publish([{"a": 1}]).counts.tolist() == [0]
+
+
 def _kill_workers_for_a_while(cluster: Cluster, count: int) -> None:
     with cluster.client() as client:
         for turn in range(count):

@@ -12,6 +12,7 @@ from clusters import WAIT_S_MAX, wait_until
 
 from pubsub_cluster import Cluster
 from pubsub_cluster.client.blocking import run
+from pubsub_cluster.coordinator.backend import WORKER_NICENESS
 from pubsub_cluster.language.errors import ClusterError, LimitError, ProtocolError
 from pubsub_cluster.language.protocol import Op
 from pubsub_cluster.shm.owner import list_segments, parse_name
@@ -69,6 +70,11 @@ def test_resize_under_load() -> None:
                 found = client.resize(shards, replicas)
                 assert (found["shards"], found["replicas"]) == (shards, replicas)
                 assert [worker["ready"] for worker in found["workers"]] == [True] * (shards * replicas)
+                pids = [worker["pid"] for worker in found["workers"]]
+                nice = {os.getpriority(os.PRIO_PROCESS, pid) for pid in pids}
+                assert nice == {min(os.getpriority(os.PRIO_PROCESS, 0) + WORKER_NICENESS, 19)}, (
+                    "they are started behind others, and then are not"
+                )
                 wait_until(lambda: load.batches > before + 1 or load.error is not None, "the next batch")  # noqa: B023
             # Given up before it is over, and one whose worker dies on the way.
             client.resize(2, 1, wait=False)

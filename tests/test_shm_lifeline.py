@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pubsub_cluster.coordinator.children import child_environment
-from pubsub_cluster.shm import lifeline
+from pubsub_cluster.shm import gentle_start, lifeline
 
 
 def turn_us_now() -> int:
@@ -61,6 +62,49 @@ def test_gentle_work_is_done_at_low_priority_and_nothing_else_is() -> None:
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     with pytest.raises(ZeroDivisionError):
         lifeline.gently(lambda: 1 // 0)
+
+
+GENTLE_MODULE = """
+import json, os, sys, threading
+
+def facts():
+    return [os.getpriority(os.PRIO_PROCESS, 0), threading.get_native_id() == os.getpid()]
+
+imported = facts()
+import numpy
+
+def main():
+    print(json.dumps([sys.argv, imported, facts(), numpy.__name__]))
+    return 7
+"""
+
+
+def gently_started(folder: Path, module: str) -> subprocess.CompletedProcess[str]:
+    environment = child_environment()
+    environment["PYTHONPATH"] += f"{os.pathsep}{folder}"
+    return subprocess.run(
+        [sys.executable, "-S", gentle_start.__file__, "12", module, "--parent", "7"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+
+
+def test_a_gentle_start_imports_behind_others_and_works_like_them(tmp_path: Path) -> None:
+    (tmp_path / "tells.py").write_text(GENTLE_MODULE)
+    done = gently_started(tmp_path, "tells")
+    assert done.returncode == 7, done.stderr
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    arguments, imported, ran, _ = json.loads(done.stdout)
+    assert arguments == ["tells", "--parent", "7"]
+    assert imported == [max(mine, 12), False] and ran == [mine, True]
+
+
+def test_a_gentle_start_that_fails_says_why_and_ends(tmp_path: Path) -> None:
+    done = gently_started(tmp_path, "is_not_there")
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("ModuleNotFoundError: No module named 'is_not_there'")
 
 
 def test_a_module_is_behind_others_before_it_imports_anything(tmp_path: Path) -> None:
@@ -111,7 +155,7 @@ def test_whoever_ends_the_process_stops_it_in_order(number: int, how: str, told:
 def test_whoever_leaves_does_it_behind_others_with_all_its_threads() -> None:
     script = """
 import os, threading
-from pubsub_cluster.shm import lifeline
+from pubsub_cluster.shm import gentle_start, lifeline
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 def tell(exit_code):
     nices = [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir("/proc/self/task")]
