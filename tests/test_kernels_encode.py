@@ -142,6 +142,20 @@ def test_the_way_of_lookup_follows_the_constants() -> None:
     assert choices_of(build_lookup(spaces_of(far)))[1].numbers == "search"
 
 
+def test_a_table_has_all_integers_of_one_byte_where_it_is_near_them() -> None:
+    """Then columns of those need no look at its bounds; elsewhere it is not made larger."""
+    for constants, low, size in (
+        ([1, 35], -128, 256),
+        ([-200, 3], -201, 329),
+        ([100, 300], -128, 430),
+        ([126, 127], -128, 257),
+        ([5_000, 5_001], 4_999, 4),
+    ):
+        numbers = build_lookup(spaces_of(constants)).numbers
+        places = np.diff(numbers.number_table)[1]
+        assert (numbers.number_low[1], places) == (low, size)
+
+
 @settings(max_examples=60)
 @given(
     st.lists(
@@ -217,7 +231,9 @@ def payload_of(
 @orders
 @settings(max_examples=80)
 @given(
-    constants=st.lists(dense | texts | st.just(2**63 - 1) | st.floats(-3, 3), max_size=30),
+    # Of close integers alone there is a table.
+    constants=st.lists(dense | texts | st.just(2**63 - 1) | st.floats(-3, 3), max_size=30)
+    | st.lists(dense, min_size=1, max_size=9),
     kinds=st.lists(st.integers(0, 3), max_size=4),
     event_count=st.sampled_from([0, 1, 3, columns.BLOCK_EVENTS + 2]),
     draw=st.data(),

@@ -22,6 +22,8 @@ DIRECT_SIZE_MIN = 256
 """An integer table may have so many places whatever it holds, or `DIRECT_SPREAD` times its constants."""
 DIRECT_SPREAD = 8
 DIRECT_SIZE_MAX = 1 << 22
+BYTE_PLACES = 256
+"""A table grows by no more to have a place for every integer of one byte."""
 HASH_COUNT_MIN = 5
 """Fewer constants are found as fast by binary search."""
 PROBES_MAX = 64
@@ -154,12 +156,25 @@ def _number_methods(spaces: CodeSpaces, is_ordered: npt.NDArray[np.bool_]) -> tu
         can_pad = smallest > INT64_MIN and largest < INT64_MAX
         widest = min(max(DIRECT_SIZE_MIN, DIRECT_SPREAD * (stop - start)), DIRECT_SIZE_MAX)
         if is_whole and can_pad and spread <= widest:
-            # One place before the smallest constant and one after the largest stand for all beyond.
-            method[attribute], low[attribute], size[attribute] = kernels.DIRECT, smallest - 1, spread + 2
+            first_place, place_count = _direct_places(smallest, largest)
+            method[attribute], low[attribute], size[attribute] = kernels.DIRECT, first_place, place_count
         elif not is_ordered[attribute] and stop - start >= HASH_COUNT_MIN:
             method[attribute] = kernels.HASH
             size[attribute] = int(_slot_count(np.array([stop - start]))[0])
     return method, low, size
+
+
+def _direct_places(smallest: int, largest: int) -> tuple[int, int]:
+    """Return the integer of the first place of a table for such constants, and how many places there are.
+
+    One place before the smallest and one after the largest stand for all beyond. Where constants are small,
+    there is a place for every integer of one byte: columns of those are most of what publishers send.
+    """
+    low, high = smallest - 1, largest + 1
+    wide = min(low, kernels.BYTE_LEAST), max(high, kernels.BYTE_MOST)
+    if wide[1] - wide[0] <= high - low + BYTE_PLACES:
+        low, high = wide
+    return low, high - low + 1
 
 
 def _direct_labels(spaces: CodeSpaces, method: I8, low: I8, table: I8) -> I4:

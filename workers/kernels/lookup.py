@@ -31,6 +31,8 @@ from pubsub_cluster.workers.kernels.text import (
 SEARCH, DIRECT, HASH = 0, 1, 2
 PREFIX_BYTES = 8
 NO_CONSTANT = -1
+BYTE_LEAST, BYTE_MOST = -128, 127
+"""Where a DIRECT table has all integers of one byte, these need no look at its bounds."""
 SIZE_SHIFT = 32
 CONSTANT_MASK = (1 << SIZE_SHIFT) - 1
 _PART_SCALE = 2.0**53
