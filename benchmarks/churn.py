@@ -324,7 +324,7 @@ def figures_of(found: dict[str, Any], workload: str, subscriptions: int) -> list
             for what, ms in found["alone"].items()
             if not what.startswith("batch")
         ),
-        *pauses.rows_of(found["pauses"]),
+        *pauses.rows_of(*found["pauses"]),
     ]
     return [
         Figure(

@@ -2,9 +2,10 @@
 
 Batches are published on a schedule while another client has the cluster swap generations, fold changes into
 one, begin an epoch, grow or shrink, one of these at a time; nothing else goes on. The rate is half of what
-that cluster does at full speed just before: shards and replicas make a difference. A batch's time counts
-from the moment at which it should have been sent. Two controls: the longest while nothing happens, and how
-long the machine itself stood still meanwhile (`benchmarks.standstill`).
+that cluster does at full speed just before, or of what it will do when it is resized, where that is less:
+two shards are for latency, and do less than two replicas. A batch's time counts from the moment at which it
+was to be sent. Two controls: the longest while nothing happens, and how long the machine itself stood still
+meanwhile (`benchmarks.standstill`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from pubsub_cluster.client import Client
 
 FOLDED = 5_000
 """Subscriptions that a fold takes in, and that leave with the next epoch."""
+SHAPES = (1, 2), (1, 3), (2, 1)
+"""Shards and replicas that there are in turn; the first is what the cluster begins with."""
 FULL_SPEED_S, BEFORE_S, AFTER_S, CONTROL_S = 1.5, 0.5, 1.0, 5.0
 TIMEOUT_S = 120.0
 LOOK_EVERY_S = 0.01  # at the pipe: not before each batch, which it would hold up
@@ -74,18 +77,33 @@ def _epoch(client: Client, made: list[Any]) -> None:
     assert client.status()["epochs"]["moves"] > moves, "the dead rows are still there"
 
 
-def _resize(shards: int, replicas: int) -> Callable[[Client, list[Any]], None]:
+class Happening(NamedTuple):
+    """What happens.
+
+    Attributes
+    ----------
+    does : callable
+        Has it happen; returns when it has.
+    shape : tuple of (int, int), optional
+        Shards and replicas afterwards, if others than before.
+    """
+
+    does: Callable[[Client, list[Any]], None]
+    shape: tuple[int, int] | None = None
+
+
+def _resize(shards: int, replicas: int) -> Happening:
     def resize(client: Client, made: list[Any]) -> None:
         client.resize(shards, replicas)
 
-    return resize
+    return Happening(resize, (shards, replicas))
 
 
-HAPPENINGS: dict[str, Callable[[Client, list[Any]], None]] = {
-    "nothing": _nothing,
-    "a swap": _swap,
-    "a fold": _fold,
-    "an epoch": _epoch,
+HAPPENINGS = {
+    "nothing": Happening(_nothing),
+    "a swap": Happening(_swap),
+    "a fold": Happening(_fold),
+    "an epoch": Happening(_epoch),
     "a replica more": _resize(1, 3),
     "a replica less": _resize(1, 2),
     "a shard more": _resize(2, 1),
@@ -105,7 +123,7 @@ def happen(data_dir: str, workload: str, seed: int, pipe: Any) -> None:
         pipe.send("ready")
         while name := pipe.recv():
             begin = time.monotonic()
-            HAPPENINGS[name](client, made)
+            HAPPENINGS[name].does(client, made)
             pipe.send(time.monotonic() - begin)
 
 
@@ -135,8 +153,8 @@ def measure_pauses(
     batch: int,
     pipe: Any,
     note: Callable[[str], None] = lambda _: None,
-) -> dict[str, Pauses]:
-    """Publish beside each of `HAPPENINGS`; return what was seen.
+) -> tuple[dict[str, Pauses], dict[tuple[int, int], float]]:
+    """Publish beside each of `HAPPENINGS`; return what was seen, and the full speeds of `SHAPES`.
 
     Parameters
     ----------
@@ -156,14 +174,18 @@ def measure_pauses(
     found: dict[str, Pauses] = {}
     rest(client)
     await_generation(client)  # dead rows of what was measured before would come with an epoch
+    speeds = _speeds(client, publisher)
+    shape = SHAPES[0]
     with watching() as machine:
         machine.longest_s()  # they have started when they answer
-        for name in HAPPENINGS:
+        for name, happening in HAPPENINGS.items():
             rest(client)
             quiet, _ = publisher.full_speed(FULL_SPEED_S)
+            before, shape = shape, happening.shape or shape
+            bearable = quiet * min(1.0, speeds[shape] / speeds[before])
             course = _Course(name, pipe)
             machine.longest_s()
-            seen = Pauses(publisher.on_schedule(quiet / 2 / batch, course), machine.longest_s())
+            seen = Pauses(publisher.on_schedule(bearable / 2 / batch, course), machine.longest_s())
             took = seen.took_us / 1e3
             note(
                 f"{name}: {course.seconds:.1f} s, longest {took.max():.1f} ms, "
@@ -171,7 +193,17 @@ def measure_pauses(
                 f"the machine stood still for {1e3 * seen.stood_still_s:.1f} ms"
             )
             found[name] = seen
-    return found
+    return found, speeds
+
+
+def _speeds(client: Client, publisher: Punctual) -> dict[tuple[int, int], float]:
+    """Return the events per second at full speed by shards and replicas."""
+    speeds = {}
+    for shape in SHAPES[::-1]:  # the first comes last: it is what is there afterwards
+        client.resize(*shape)
+        rest(client)
+        speeds[shape], _ = publisher.full_speed(FULL_SPEED_S)
+    return speeds
 
 
 class _Course:
@@ -202,9 +234,13 @@ class _Course:
         return now_s < self._stop_s
 
 
-def rows_of(found: dict[str, Pauses]) -> list[tuple[str, float, str]]:
+def rows_of(found: dict[str, Pauses], speeds: dict[tuple[int, int], float]) -> list[tuple[str, float, str]]:
     """Return names, values and units of the figures."""
-    rows = []
+    rows = [
+        (f"events, {shards} x {replicas}, of {SHAPES[0][0]} x {SHAPES[0][1]}", speed / speeds[SHAPES[0]], "")
+        for (shards, replicas), speed in speeds.items()
+        if (shards, replicas) != SHAPES[0]
+    ]
     for name, seen in found.items():
         rows.append((figure_of(name), float(seen.took_us.max()) / 1e3, "ms"))
         rows.append((f"machine, longest standstill during {name}", 1e3 * seen.stood_still_s, "ms"))

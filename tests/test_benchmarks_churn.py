@@ -13,7 +13,7 @@ import pytest
 from pubsub_cluster.benchmarks import restart
 from pubsub_cluster.benchmarks.churn import BATCH, TARGETS, Publisher, figures_of
 from pubsub_cluster.benchmarks.measure import WrongAnswer
-from pubsub_cluster.benchmarks.pauses import HAPPENINGS, Pauses
+from pubsub_cluster.benchmarks.pauses import HAPPENINGS, SHAPES, Pauses
 
 BASE_SIZE = 10
 FOUND = (
@@ -48,10 +48,12 @@ def test_answers_are_checked_event_by_event() -> None:
 def test_every_target_has_its_figure() -> None:
     half_load = dict.fromkeys(AT_HALF_LOAD, 1)
     seen = dict.fromkeys(HAPPENINGS, Pauses(np.ones(1, np.int64), 0.004))
-    half = {"beside_changes": half_load, "alone": half_load, "pauses": seen}
+    speeds = dict(zip(SHAPES, (8.0, 9.0, 6.0), strict=True))
+    half = {"beside_changes": half_load, "alone": half_load, "pauses": (seen, speeds)}
     found: dict[str, Any] = {**dict.fromkeys(FOUND, 1), "spread": "", **half}
     figures = figures_of(found, "W0", 1_000_000)
     assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
+    assert [figure.value for figure in figures if figure.figure == "events, 2 x 1, of 1 x 2"] == [0.75]
     assert not any(figure.target for figure in figures_of(found, "W0", 100_000))
 
 
