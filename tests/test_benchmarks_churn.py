@@ -50,9 +50,10 @@ def test_every_target_has_its_figure() -> None:
     seen = dict.fromkeys(HAPPENINGS, Pauses(np.ones(1, np.int64), 0.004))
     speeds = dict(zip(SHAPES, (8.0, 9.0, 6.0), strict=True))
     half = {"beside_changes": half_load, "alone": half_load, "pauses": (seen, speeds)}
-    found: dict[str, Any] = {**dict.fromkeys(FOUND, 1), "spread": "", **half}
+    found: dict[str, Any] = {**dict.fromkeys(FOUND, 1), "spread": {"share": "1 to 2"}, **half}
     figures = figures_of(found, "W0", 1_000_000)
     assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
+    assert {figure.figure for figure in figures if figure.spread} == {"events beside changes, share of quiet"}
     assert [figure.value for figure in figures if figure.figure == "events, 2 x 1, of 1 x 2"] == [0.75]
     assert not any(figure.target for figure in figures_of(found, "W0", 100_000))
 
