@@ -31,6 +31,7 @@ def main() -> None:
 
 def _import_behind(niceness: int, module: str, imported: _thread.LockType) -> None:
     try:
+        niceness = max(os.getpriority(os.PRIO_PROCESS, 0), niceness)
         os.setpriority(os.PRIO_PROCESS, _thread.get_native_id(), niceness)
         import site
 
