@@ -99,7 +99,9 @@ def child_environment() -> dict[str, str]:
     """
     environment = dict(os.environ, PYTHONSAFEPATH="1")
     root = str(Path(pubsub_cluster.__file__).parent.parent)
-    known = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{root}{os.pathsep}{known}" if known else root
+    known = environment.get("PYTHONPATH", "").split(os.pathsep)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [root, *filter(None, known)]
+    )  # an empty entry is that directory
     environment |= dict.fromkeys(THREAD_COUNTS, "1")
     return environment

@@ -73,6 +73,7 @@ def test_nothing_is_imported_from_the_working_directory(
     for name in ("zmq", "logging", "queue"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('an operator had a file of that name')")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep, prepend=os.pathsep)  # ends in an empty entry
     with Cluster(tmp_data_dir) as cluster, cluster.client() as client:
         assert client.publish([{"a": 1}]).counts.tolist() == [0]
 

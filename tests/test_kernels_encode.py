@@ -13,6 +13,7 @@ from strategies import FLOATS, INTEGERS, TEXTS
 from pubsub_cluster.language.values import number_key
 from pubsub_cluster.shm.code_space import CodeSpaces
 from pubsub_cluster.shm.layout import frozen
+from pubsub_cluster.workers import lookups
 from pubsub_cluster.workers.kernels import columns, encode
 from pubsub_cluster.workers.kernels import lookup as lookup_kernels
 from pubsub_cluster.workers.kernels import reference_encode as reference
@@ -149,11 +150,19 @@ def test_a_table_has_all_integers_of_one_byte_where_it_is_near_them() -> None:
         ([-200, 3], -201, 329),
         ([100, 300], -128, 430),
         ([126, 127], -128, 257),
+        ([129], -128, 259),
+        ([130], 129, 3),
         ([5_000, 5_001], 4_999, 4),
     ):
         numbers = build_lookup(spaces_of(constants)).numbers
         places = np.diff(numbers.number_table)[1]
         assert (numbers.number_low[1], places) == (low, size)
+
+
+def test_tables_of_many_attributes_are_not_made_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "BYTE_PLACES_MAX", 250)
+    for constants, size in (([1, 3], 5), ([1, 4], 256)):
+        assert np.diff(build_lookup(spaces_of(constants)).numbers.number_table)[1] == size
 
 
 @settings(max_examples=60)

@@ -68,7 +68,7 @@ GENTLE_MODULE = """
 import json, os, sys, threading
 
 def facts():
-    return [os.getpriority(os.PRIO_PROCESS, 0), threading.get_native_id() == os.getpid()]
+    return [os.getpriority(os.PRIO_PROCESS, 0), threading.current_thread() is threading.main_thread()]
 
 imported = facts()
 import numpy
@@ -107,6 +107,7 @@ def test_a_gentle_start_that_fails_says_why_and_ends(tmp_path: Path) -> None:
     done = gently_started(tmp_path, "is_not_there")
     assert done.returncode == 1
     assert done.stderr.rstrip().endswith("ModuleNotFoundError: No module named 'is_not_there'")
+    assert done.stderr.count("Traceback") == 1
 
 
 def test_a_module_is_behind_others_before_it_imports_anything(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_whoever_ends_the_process_stops_it_in_order(number: int, how: str, told:
 def test_whoever_leaves_does_it_behind_others_with_all_its_threads() -> None:
     script = """
 import os, threading
-from pubsub_cluster.shm import gentle_start, lifeline
+from pubsub_cluster.shm import lifeline
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 def tell(exit_code):
     nices = [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir("/proc/self/task")]

@@ -23,7 +23,8 @@ DIRECT_SIZE_MIN = 256
 DIRECT_SPREAD = 8
 DIRECT_SIZE_MAX = 1 << 22
 BYTE_PLACES = 256
-"""A table grows by no more to have a place for every integer of one byte."""
+"""A table grows by no more to have a place for every integer of one byte; all together: `BYTE_PLACES_MAX`."""
+BYTE_PLACES_MAX = 1 << 18
 HASH_COUNT_MIN = 5
 """Fewer constants are found as fast by binary search."""
 PROBES_MAX = 64
@@ -57,7 +58,8 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
     number_table = _starts(number_size)
     text_table = _starts(np.where(text_method == kernels.HASH, _slot_count(text_count), 0))
     number_count = np.diff(spaces.number_start).astype(np.int64)
-    slots = (np.full(number_table[-1], -1, np.int32), np.full(2 * text_table[-1], -1, np.int64))
+    places = _number_places(spaces, number_method, number_low, number_table)
+    slots = (places, np.full(2 * text_table[-1], -1, np.int64))
     numbers = kernels.NumberLookup(
         kernel_input(number_method, np.int8),
         kernel_input(spaces.number_start, np.int64),
@@ -65,8 +67,8 @@ def build_lookup(spaces: CodeSpaces, test: I4 | None = None) -> kernels.Lookup:
         kernel_input(spaces.number_part, np.float64),
         kernel_input(number_low, np.int64),
         kernel_input(number_table, np.int64),
-        kernel_input(_direct_labels(spaces, number_method, number_low, number_table), np.int32),
-        kernel_input(slots[0], np.int32),
+        kernel_input(places, np.int32),
+        kernel_input(places, np.int32),  # an attribute has places of one kind only
         _SEED,
     )
     texts = kernels.TextLookup(
@@ -140,13 +142,14 @@ def choices_of(lookup: kernels.Lookup) -> list[LookupChoice]:
 
 
 def _number_methods(spaces: CodeSpaces, is_ordered: npt.NDArray[np.bool_]) -> tuple[I8, I8, I8]:
-    """Return method, smallest constant and table size per attribute."""
+    """Return method, integer of the first place, and table size per attribute."""
     attribute_count = spaces.attribute_count
     method = np.full(attribute_count, kernels.SEARCH, np.int64)
     low = np.zeros(attribute_count, np.int64)
     size = np.zeros(attribute_count, np.int64)
     first = spaces.number_start.astype(np.int64)
     count = np.diff(first)
+    byte_places_left = BYTE_PLACES_MAX
     fractions = np.concatenate((np.zeros(1, np.int64), np.cumsum(spaces.number_part != 0.0)))
     for attribute in np.flatnonzero(count).tolist():
         start, stop = int(first[attribute]), int(first[attribute + 1])
@@ -156,29 +159,32 @@ def _number_methods(spaces: CodeSpaces, is_ordered: npt.NDArray[np.bool_]) -> tu
         can_pad = smallest > INT64_MIN and largest < INT64_MAX
         widest = min(max(DIRECT_SIZE_MIN, DIRECT_SPREAD * (stop - start)), DIRECT_SIZE_MAX)
         if is_whole and can_pad and spread <= widest:
-            first_place, place_count = _direct_places(smallest, largest)
-            method[attribute], low[attribute], size[attribute] = kernels.DIRECT, first_place, place_count
+            method[attribute] = kernels.DIRECT
+            low[attribute], size[attribute], more = _direct_places(smallest, largest, byte_places_left)
+            byte_places_left -= more
         elif not is_ordered[attribute] and stop - start >= HASH_COUNT_MIN:
             method[attribute] = kernels.HASH
             size[attribute] = int(_slot_count(np.array([stop - start]))[0])
     return method, low, size
 
 
-def _direct_places(smallest: int, largest: int) -> tuple[int, int]:
-    """Return the integer of the first place of a table for such constants, and how many places there are.
+def _direct_places(smallest: int, largest: int, byte_places_left: int) -> tuple[int, int, int]:
+    """Return the integer of a table's first place, how many places it has, and how many of them are more.
 
     One place before the smallest and one after the largest stand for all beyond. Where constants are small,
     there is a place for every integer of one byte: columns of those are most of what publishers send.
     """
     low, high = smallest - 1, largest + 1
-    wide = min(low, kernels.BYTE_LEAST), max(high, kernels.BYTE_MOST)
-    if wide[1] - wide[0] <= high - low + BYTE_PLACES:
-        low, high = wide
-    return low, high - low + 1
+    least, most = min(low, kernels.BYTE_LEAST), max(high, kernels.BYTE_MOST)
+    more = (most - least) - (high - low)
+    if more > min(BYTE_PLACES, byte_places_left):
+        return low, high - low + 1, 0
+    return least, most - least + 1, more
 
 
-def _direct_labels(spaces: CodeSpaces, method: I8, low: I8, table: I8) -> I4:
-    label = np.zeros(int(table[-1]), np.int32)
+def _number_places(spaces: CodeSpaces, method: I8, low: I8, table: I8) -> I4:
+    """Return the labels of attributes by table, and free slots of those by hash."""
+    label = np.full(int(table[-1]), -1, np.int32)
     for attribute in np.flatnonzero(method == kernels.DIRECT).tolist():
         first, stop = int(spaces.number_start[attribute]), int(spaces.number_start[attribute + 1])
         start, end = int(table[attribute]), int(table[attribute + 1])

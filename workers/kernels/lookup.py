@@ -45,7 +45,7 @@ class NumberLookup(NamedTuple):
     number_first: Any  # int64[A+1], the constants of an attribute
     number_whole: Any  # int64[]
     number_part: Any  # float64[]
-    number_low: Any  # int64[A], DIRECT: the integer of the first place, one below the smallest constant
+    number_low: Any  # int64[A], DIRECT: the integer of the first place, below all constants
     number_table: Any  # int64[A+1], the part of `direct_label` or `number_slot`
     direct_label: Any  # int32[]
     number_slot: Any  # int32[]
