@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -21,20 +21,18 @@ from pubsub_cluster.client.connection import Request
 from pubsub_cluster.client.in_order import ask_in_order
 from pubsub_cluster.client.matches import Matches, matches_from_reply
 from pubsub_cluster.client.operating import OperatorCalls
-from pubsub_cluster.client.publishing import Batch, Publication, publication_of
+from pubsub_cluster.client.publishing import Batch, Publication, answer_of, publication_of, stack_of
 from pubsub_cluster.client.schema_calls import SchemaCalls
 from pubsub_cluster.client.session import Session
+from pubsub_cluster.client.stacks import PARTS_IN_FLIGHT, Ways, publish_list
 from pubsub_cluster.language.errors import CallerError, PubSubError
 from pubsub_cluster.language.paths import client_endpoint, default_data_dir
-from pubsub_cluster.language.protocol import RETAINED_TOLD, Answer, Message, Op
+from pubsub_cluster.language.protocol import RETAINED_TOLD, Message, Op
 from pubsub_cluster.language.together import REQUESTS_MAX
 
 PENDING_MAX = 512
 """Publications of `publish_soon` without an answer; more would not fit the sockets' queues."""
-PARTS_IN_FLIGHT = 8
-"""Of a list of batches: the fewer, the more share a message, and the sooner workers may run dry."""
 
-_ANSWERS = {answer.value: answer for answer in Answer}
 AnswerName: TypeAlias = Literal["handles", "counts", "none"]
 _Pending = TypeVar("_Pending")
 
@@ -268,21 +266,31 @@ class Calls(OperatorCalls, SchemaCalls):
         first batch that is refused as a whole raises its error and ends the stream.
 
         Of a list of batches an eighth of `in_flight` is sent at a time, in one message where they are small;
-        from anything else, which may have to wait for its next batch, each is sent as soon as it is there.
+        from anything else, which may have to wait for its next batch, each is sent as soon as it is there. Of
+        these, batches with the same columns of integers are stacked: published as one, whose events listeners
+        are told of by one batch id (`pubsub_cluster.client.stacks`).
         """
+        in_flight = max(1, in_flight)
+        if isinstance(batches, list | tuple) and in_flight >= PARTS_IN_FLIGHT and await self._takes_several():
+            ways = Ways(
+                lambda batch: self._publication(batch, answer, ids, None, None, valid_until),
+                lambda stack: self._stack(stack, answer, ids, valid_until),
+                lambda batch: self.publish(batch, answer=answer, ids=ids, valid_until=valid_until),
+            )
+            async with aclosing(publish_list(self._session, batches, in_flight, ways)) as found:
+                async for matches in found:
+                    yield matches
+            return
         sent: deque[Publication] = deque()
-        is_list = isinstance(batches, list | tuple)
 
         async def send(batch: Batch) -> Request:
             publication = await self._publication(batch, answer, ids, None, None, valid_until)
             sent.append(publication)
-            return await self._session.send(Op.PUBLISH, publication.fields, publication.buffers, at_once > 1)
+            return await self._session.send(Op.PUBLISH, publication.fields, publication.buffers)
 
         senders = (partial(send, batch) for batch in batches)
-        in_flight = max(1, in_flight)
-        at_once = max(1, in_flight // PARTS_IN_FLIGHT) if is_list and await self._takes_several() else 1
-        async with aclosing(ask_in_order(self._session, senders, in_flight, at_once)) as found:
-            async for request in found:
+        async with aclosing(ask_in_order(self._session, senders, in_flight)) as finished:
+            async for request in finished:
                 yield _matches(await self._session.wait(request), sent.popleft())
 
     async def _takes_several(self) -> bool:
@@ -306,17 +314,29 @@ class Calls(OperatorCalls, SchemaCalls):
         at: int | None,
         valid_until: int | None = None,
     ) -> Publication:
-        catalogue = self._catalogue
-        size_bytes_max, events_max = await catalogue.batch_limits()
-        fields: dict[str, Any] = {
-            "batch_id": batch_id if batch_id is not None else catalogue.new_id("b"),
-            "publisher": self.publisher,
-        }
+        size_bytes_max, events_max = await self._catalogue.batch_limits()
+        fields = self._batch_fields(batch_id)
         if at is not None:
             fields["at"] = _instant("at", at)
         if valid_until is not None:
             fields["valid_until"] = _instant("valid_until", valid_until)
-        return publication_of(batch, _answer_of(answer), ids, fields, size_bytes_max, events_max)
+        return publication_of(batch, answer_of(answer), ids, fields, size_bytes_max, events_max)
+
+    async def _stack(
+        self, batches: Sequence[Batch], answer: AnswerName, ids: bool, valid_until: int | None
+    ) -> Publication | None:
+        """Return batches as one; what is retained is known by its own batch."""
+        if answer == "none" or ids or valid_until is not None:
+            return None
+        return stack_of(
+            batches, answer_of(answer), self._batch_fields(None), *await self._catalogue.batch_limits()
+        )
+
+    def _batch_fields(self, batch_id: str | None) -> dict[str, Any]:
+        return {
+            "batch_id": batch_id if batch_id is not None else self._catalogue.new_id("b"),
+            "publisher": self.publisher,
+        }
 
 
 async def soon(
@@ -345,13 +365,6 @@ def endpoint_of(data_dir: str | os.PathLike[str] | None, endpoint: str | None) -
     if endpoint is not None:
         return endpoint
     return client_endpoint(default_data_dir() if data_dir is None else data_dir)
-
-
-def _answer_of(name: str) -> Answer:
-    answer = _ANSWERS.get(name)
-    if answer is None:
-        raise CallerError("there is no such answer", seen=name, limit=list(_ANSWERS))
-    return answer
 
 
 def _instant(name: str, given: int) -> int:

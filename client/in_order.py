@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from itertools import islice
 from typing import Any, TypeAlias
 
 from pubsub_cluster.client.connection import Request
@@ -14,23 +13,14 @@ Sender: TypeAlias = Callable[[], Coroutine[Any, Any, Request]]
 
 
 async def ask_in_order(
-    session: Session, senders: Iterable[Sender], in_flight: int, at_once: int = 1
+    session: Session, senders: Iterable[Sender], in_flight: int
 ) -> AsyncGenerator[Request, None]:
-    """Send requests with at most `in_flight` unanswered and yield them, finished, in order.
-
-    They are sent `at_once` at a time, in one message where they are held; none is while the caller has what
-    is yielded.
-    """
+    """Send requests with at most `in_flight` unanswered and yield them, finished, in order."""
     waiting: deque[Request] = deque()
-    source = iter(senders)
     try:
-        while several := list(islice(source, at_once)):
-            try:
-                for send in several:
-                    waiting.append(await send())
-            finally:
-                session.release()
-            while len(waiting) > in_flight - at_once:
+        for send in senders:
+            waiting.append(await send())
+            if len(waiting) == in_flight:
                 yield await session.finish(waiting.popleft())
         while waiting:
             yield await session.finish(waiting.popleft())

@@ -6,7 +6,7 @@ Match lists arrive as two flat arrays, offsets and handles, and stay so: the han
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -134,6 +134,58 @@ def matches_from_reply(
         _count(header, "version"),
         ids,
     )
+
+
+def divided(message: Message, answer: Answer, event_counts: Sequence[int]) -> list[Matches]:
+    """Read the reply to batches that were published as one.
+
+    Parameters
+    ----------
+    message : Message
+    answer : Answer
+        What was asked for: handles without ids, or counts.
+    event_counts : sequence of int
+        Events of each batch.
+
+    Returns
+    -------
+    list of Matches
+        Of each batch; their arrays are parts of the same ones.
+
+    Raises
+    ------
+    ProtocolError
+        As `matches_from_reply`, or the reply is about another number of events.
+    """
+    whole = matches_from_reply(message, answer, False, {})
+    if whole.event_count != sum(event_counts) or whole.offsets is None or whole.counts is None:
+        raise ProtocolError(
+            "the reply is about another number of events", seen=whole.event_count, limit=sum(event_counts)
+        )
+    refused = message.header.get("refused", {})
+    found = []
+    stop = 0
+    for event_count in event_counts:
+        first, stop = stop, stop + event_count
+        low, high = int(whole.offsets[first]), int(whole.offsets[stop])
+        mine = {
+            event - first: error_from_dict({**refused[str(event)], "event_index": event - first})
+            for event in whole.refused
+            if first <= event < stop
+        }
+        found.append(
+            Matches(
+                event_count,
+                high - low,
+                whole.offsets[first : stop + 1] - low,
+                None if whole.handles is None else whole.handles[low:high],
+                whole.counts[first:stop],
+                mine,
+                whole.generation,
+                whole.version,
+            )
+        )
+    return found
 
 
 def _count(header: Mapping[str, Any], name: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import orjson
 
 from pubsub_cluster.language.errors import CallerError, EventError, LimitError
-from pubsub_cluster.language.payload_dense import dense_columns
+from pubsub_cluster.language.payload_dense import DenseColumns, dense_columns, stacked_columns
 from pubsub_cluster.language.protocol import PACKED_SIZE_BYTES_MAX, Answer, Buffer, packed
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Batch: TypeAlias = (
     "Sequence[Mapping[str, Any]] | Mapping[str, Any] | bytes | bytearray | memoryview | str | Payload"
 )
+
+_ANSWERS = {answer.value: answer for answer in Answer}
 
 
 class Publication(NamedTuple):
@@ -79,9 +81,7 @@ def publication_of(
         dense = dense_columns(batch, PACKED_SIZE_BYTES_MAX)
         if dense is not None:
             _check_size(dense.event_count, events_max, len(dense.block), size_bytes_max)
-            header["batch"] = orjson.Fragment(dense.header_json)
-            header["sizes"] = orjson.Fragment(dense.sizes_json)
-            return Publication(header, [dense.block], answer, with_ids, {})
+            return _of_dense(dense, header, answer, with_ids)
     payload = payload_of(batch)
     header["batch"] = payload.header
     size_bytes = payload.size_bytes
@@ -91,6 +91,49 @@ def publication_of(
         header["sizes"], frame = packed(buffers)
         buffers = [frame]
     return Publication(header, buffers, answer, with_ids, dict(payload.refused))
+
+
+def stack_of(
+    batches: Sequence[Batch],
+    answer: Answer,
+    fields: Mapping[str, Any],
+    size_bytes_max: int,
+    events_max: int,
+) -> Publication | None:
+    """Encode several batches as one, which has the events of each in turn.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+    answer : Answer
+    fields : mapping
+        Further header fields (batch id, publisher).
+    size_bytes_max, events_max : int
+        The cluster's limits.
+
+    Returns
+    -------
+    Publication or None
+        None where they are not of the same columns of integers, or beyond the limits together.
+    """
+    dense = stacked_columns(batches, PACKED_SIZE_BYTES_MAX)
+    if dense is None or dense.event_count > events_max or len(dense.block) > size_bytes_max:
+        return None
+    return _of_dense(dense, {"batch": None, "answer": answer.value, "ids": False, **fields}, answer, False)
+
+
+def _of_dense(dense: DenseColumns, header: dict[str, Any], answer: Answer, with_ids: bool) -> Publication:
+    header["batch"] = orjson.Fragment(dense.header_json)
+    header["sizes"] = orjson.Fragment(dense.sizes_json)
+    return Publication(header, [dense.block], answer, with_ids, {})
+
+
+def answer_of(name: str) -> Answer:
+    """Return the answer of a name; raises `CallerError` where there is none."""
+    answer = _ANSWERS.get(name)
+    if answer is None:
+        raise CallerError("there is no such answer", seen=name, limit=list(_ANSWERS))
+    return answer
 
 
 def _check_size(event_count: int, events_max: int, size_bytes: int, size_bytes_max: int) -> None:

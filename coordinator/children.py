@@ -99,9 +99,8 @@ def child_environment() -> dict[str, str]:
     """
     environment = dict(os.environ, PYTHONSAFEPATH="1")
     root = str(Path(pubsub_cluster.__file__).parent.parent)
-    known = environment.get("PYTHONPATH", "").split(os.pathsep)
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [root, *filter(None, known)]
-    )  # an empty entry is that directory
+    named = environment.get("PYTHONPATH", "").split(os.pathsep)
+    named = [name for name in named if name]  # an empty one is that directory
+    environment["PYTHONPATH"] = os.pathsep.join([root, *named])
     environment |= dict.fromkeys(THREAD_COUNTS, "1")
     return environment

@@ -30,8 +30,8 @@ from pubsub_cluster.language.protocol import Answer, Buffer
 SMALL_EVENTS_MAX = 64
 SMALL_SIZE_BYTES_MAX = 64 << 10
 GROUP_EVENTS_MAX = 512
-SMALL_COLUMNS_VALUES_MAX = 64 << 10
 GROUP_COLUMNS_VALUES_MAX = 256 << 10
+"""Of one publication, too: some clients stack theirs (`client.stacks`)."""
 WAITING_MAX = 4_096
 WAITING_SIZE_BYTES_MAX = 32 << 20
 OWN_SHARE = 0.5  # of both, for a publisher's second and later ones
@@ -81,7 +81,7 @@ class Publication(msgspec.Struct):
         """True when it may wait for company."""
         form = self.form
         if form.is_dense:
-            return form.value_count <= SMALL_COLUMNS_VALUES_MAX
+            return form.value_count <= GROUP_COLUMNS_VALUES_MAX
         return (
             form.event_count <= SMALL_EVENTS_MAX
             and form.format != "columns"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -68,13 +69,12 @@ def dense_columns(columns: dict[Any, Any], size_bytes_max: int) -> DenseColumns 
     # A subclass (a masked array) may mean more than its values say.
     if set(map(type, values)) != _ARRAYS:
         return None
-    shapes = set(map(_shape_of, values))
-    event_count = values[0].shape[0] if len(shapes) == 1 and values[0].ndim == 1 else 0
+    event_count = _event_count(values)
     wide_bytes = event_count * _ITEM_BYTES * len(values)
     if not event_count or wide_bytes > size_bytes_max:
         return None
-    if wide_bytes >= NARROW_FROM_BYTES and _INTEGERS.issuperset(set(map(_dtype_of, values))):
-        return _narrow(tuple(columns), values, event_count)
+    if wide_bytes >= NARROW_FROM_BYTES and _are_integers(values):
+        return _narrow(tuple(columns), [values], event_count)
     types = tuple([_TYPES.get(value.dtype) for value in values])
     if None in types:
         return None
@@ -88,24 +88,95 @@ def dense_columns(columns: dict[Any, Any], size_bytes_max: int) -> DenseColumns 
     return DenseColumns(event_count, *texts, block)
 
 
-def _narrow(names: tuple[Any, ...], values: list[npt.NDArray[Any]], event_count: int) -> DenseColumns | None:
-    """Return columns of integers in the narrowest type that holds them all, and others lately."""
-    wide = np.concatenate(values, out=_room(event_count * len(values)))
+def stacked_columns(batches: Sequence[Any], size_bytes_max: int) -> DenseColumns | None:
+    """Return batches of the same columns of integers as one batch, the events of each behind the last one's.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+    size_bytes_max : int
+        Of all values, at eight bytes each.
+
+    Returns
+    -------
+    DenseColumns or None
+        None when one of them is no such batch, or they exceed `size_bytes_max` together.
+    """
+    if set(map(type, batches)) != {dict} or not batches[0]:
+        return None
+    names = tuple(batches[0])
+    rows = [list(batch.values()) for batch in batches]
+    for batch, values in zip(batches, rows, strict=True):
+        alike = tuple(batch) == names and set(map(type, values)) == _ARRAYS and _are_integers(values)
+        if not alike or not _event_count(values):
+            return None
+    event_count = sum([len(values[0]) for values in rows])
+    if not NARROW_FROM_BYTES <= event_count * _ITEM_BYTES * len(names) <= size_bytes_max:
+        return None
+    return _narrow(names, rows, event_count)
+
+
+def _event_count(values: list[npt.NDArray[Any]]) -> int:
+    """Return how long columns are; 0 where they are not alike, or no columns."""
+    shapes = set(map(_shape_of, values))
+    return values[0].shape[0] if len(shapes) == 1 and values[0].ndim == 1 else 0
+
+
+def _are_integers(values: list[npt.NDArray[Any]]) -> bool:
+    return _INTEGERS.issuperset(set(map(_dtype_of, values)))
+
+
+def _narrow(
+    names: tuple[Any, ...], rows: list[list[npt.NDArray[Any]]], event_count: int
+) -> DenseColumns | None:
+    """Return columns of integers in the narrowest type that holds them all, and others lately.
+
+    `rows` are the columns of one batch or of several, with so many events together.
+    """
+    lately = _settled_lately(names)
+    block, fitting = _block_of(names, rows, event_count, lately)
+    taken = _settled(names, fitting)
+    if taken != lately:
+        block, _ = _block_of(names, rows, event_count, taken)
+    name, dtype = _SIGNED[taken]
+    texts = _texts(names, (name,) * len(names), event_count, dtype.itemsize)
+    return None if texts is None else DenseColumns(event_count, *texts, block)
+
+
+def _block_of(
+    names: tuple[Any, ...], rows: list[list[npt.NDArray[Any]]], event_count: int, fitting: int
+) -> tuple[bytes, int]:
+    """Return the columns as integers of a type, a number in `_SIGNED`, and the number that would fit."""
+    dtype = _SIGNED[fitting][1]
+    filled = -(event_count * dtype.itemsize) % _ITEM_BYTES // dtype.itemsize
+    size_bytes = len(names) * (event_count + filled) * dtype.itemsize
+    block = _room("block", -(-size_bytes // _ITEM_BYTES)).view(dtype)[: len(names) * (event_count + filled)]
+    block = block.reshape(len(names), event_count + filled)
+    block[:, event_count:] = 0
+    first, needed = 0, 0
+    for values in rows:  # one batch after the other, in memory that stays near
+        stop = first + len(values[0])
+        wide = np.concatenate(values, out=_room("wide", (stop - first) * len(names)))
+        needed = max(needed, _narrowest(wide))
+        np.copyto(block[:, first:stop], wide.reshape(len(names), stop - first), casting="unsafe")
+        first = stop
+    return block.tobytes(), needed
+
+
+def _narrowest(wide: npt.NDArray[np.int64]) -> int:
+    """Return the narrowest type that holds all numbers, a number in `_SIGNED`."""
     # All bits that are set in one of them: as good as the largest, and found in one pass.
     low, high = 0, int(np.bitwise_or.reduce(wide))
     if high < 0:
         low, high = int(wide.min()), max(int(wide.max()), 0)  # -128 alone is no number of nine bits
     bits = max((~low).bit_length(), high.bit_length()) + 1 if low < 0 else high.bit_length() + 1
-    name, dtype = _SIGNED[_settled(names, (bits > 8) + (bits > 16) + (bits > 32))]
-    texts = _texts(names, (name,) * len(values), event_count, dtype.itemsize)
-    if texts is None:
-        return None
-    filled = -(event_count * dtype.itemsize) % _ITEM_BYTES // dtype.itemsize
-    if not filled:
-        return DenseColumns(event_count, *texts, wide.astype(dtype, copy=False).tobytes())
-    block = np.zeros((len(values), event_count + filled), dtype)
-    block[:, :event_count] = wide.reshape(len(values), event_count)
-    return DenseColumns(event_count, *texts, block.tobytes())
+    return (bits > 8) + (bits > 16) + (bits > 32)
+
+
+def _settled_lately(names: tuple[Any, ...]) -> int:
+    """Return the type that was taken for such columns last, a number in `_SIGNED`."""
+    known: dict[Any, tuple[int, int]] = _kept.__dict__.setdefault("types", {})
+    return known.get(names, (0, 0))[0]
 
 
 def _settled(names: tuple[Any, ...], fitting: int) -> int:
@@ -120,11 +191,12 @@ def _settled(names: tuple[Any, ...], fitting: int) -> int:
     return taken
 
 
-def _room(count: int) -> npt.NDArray[np.int64]:
-    """Return an int64[count] that this thread keeps: new memory costs more than what goes into it."""
-    kept: npt.NDArray[np.int64] | None = getattr(_kept, "room", None)
+def _room(use: str, count: int) -> npt.NDArray[np.int64]:
+    """Return an int64[count] that this thread keeps for a use: new memory costs more than to fill it."""
+    kept: npt.NDArray[np.int64] | None = getattr(_kept, use, None)
     if kept is None or len(kept) < count:
-        kept = _kept.room = np.empty(count, np.int64)
+        kept = np.empty(count, np.int64)
+        setattr(_kept, use, kept)
     return kept[:count]
 
 

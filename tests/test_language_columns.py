@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pubsub_cluster.language import payload_dense
 from pubsub_cluster.language.batch import check_payload, decode_payload, event_values, payload_from_columns
 from pubsub_cluster.language.errors import CallerError, EventError
-from pubsub_cluster.language.payload_dense import dense_columns
+from pubsub_cluster.language.payload_dense import dense_columns, stacked_columns
 from pubsub_cluster.language.payload_text import utf8_of_array
 from pubsub_cluster.language.protocol import unpacked
 
@@ -227,6 +227,48 @@ def test_integers_go_as_the_narrowest_type(
         assert found.attributes[name].numbers is not None
         assert _same(found.attributes[name], expected.attributes[name])
         assert found.attributes[name].numbers.whole.tolist() == column.tolist()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(sorted({*NUMBERS} - {"float64"})), min_size=1, max_size=4),
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.data(),
+)
+def test_stacked_batches_are_one_with_the_events_of_all(
+    monkeypatch: pytest.MonkeyPatch, types: list[str], counts: list[int], data: st.DataObject
+) -> None:
+    monkeypatch.setattr(payload_dense, "NARROW_FROM_BYTES", 0)
+    batches = [arrays(types, count, data) for count in counts]
+    together = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    payload_dense._kept.__dict__.clear()
+    expected = dense_columns(together, 1 << 20)
+    payload_dense._kept.__dict__.clear()
+    assert stacked_columns(batches, 1 << 20) == expected
+    assert stacked_columns(batches, 8 * len(types) * sum(counts) - 1) is None
+
+
+def test_what_is_not_alike_is_not_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload_dense, "NARROW_FROM_BYTES", 48)
+    one = {"a": np.arange(2), "b": np.arange(2)}
+    assert stacked_columns([one, one], 1 << 20) is not None
+    others: list[Any] = [
+        {"b": np.arange(2), "a": np.arange(2)},
+        {"a": np.arange(2)},
+        {"a": np.arange(2), "b": np.arange(3)},
+        {"a": np.arange(2), "b": np.array([0.5, 1.0])},
+        {"a": np.arange(2), "b": np.arange(2, dtype=np.uint64)},
+        {"a": np.arange(2), "b": [0, 1]},
+        {"a": np.arange(0), "b": np.arange(0)},
+        {"a": np.zeros((2, 1), np.int64), "b": np.zeros((2, 1), np.int64)},
+        {"a": np.arange(2), "b": np.ma.masked_array([1, 2], [False, True])},
+        {},
+        [{"a": 1, "b": 2}],
+    ]
+    for other in others:
+        assert stacked_columns([one, other], 1 << 20) is None
+        assert stacked_columns([other, one], 1 << 20) is None
+    assert stacked_columns([one], 1 << 20) is None, "too few for the narrowest type to be looked for"
 
 
 def test_a_wider_type_is_kept_for_some_batches() -> None:
