@@ -54,7 +54,7 @@ def test_every_target_has_its_figure() -> None:
     figures = figures_of(found, "W0", 1_000_000)
     assert {figure.figure: figure.target for figure in figures if figure.target} == TARGETS
     assert {figure.figure for figure in figures if figure.spread} == {"events beside changes, share of quiet"}
-    assert [figure.value for figure in figures if figure.figure == "events, 2 x 1, of 1 x 2"] == [0.75]
+    assert [figure.value for figure in figures if figure.figure == "full speed, 2 x 1 / 1 x 2"] == [0.75]
     assert not any(figure.target for figure in figures_of(found, "W0", 100_000))
 
 
