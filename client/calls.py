@@ -266,9 +266,9 @@ class Calls(OperatorCalls, SchemaCalls):
         first batch that is refused as a whole raises its error and ends the stream.
 
         Of a list of batches an eighth of `in_flight` is sent at a time, in one message where they are small;
-        from anything else, which may have to wait for its next batch, each is sent as soon as it is there. Of
-        these, batches with the same columns of integers are stacked: published as one, whose events listeners
-        are told of by one batch id (`pubsub_cluster.client.stacks`).
+        from anything else, which may have to wait for its next batch, each is sent as soon as it is there.
+        Batches of a list with the same columns of integers are stacked: published as one, so that listeners
+        are told of their events by one batch id (`pubsub_cluster.client.stacks`).
         """
         in_flight = max(1, in_flight)
         if isinstance(batches, list | tuple) and in_flight >= PARTS_IN_FLIGHT and await self._takes_several():
