@@ -162,15 +162,15 @@ def divided(message: Message, answer: Answer, event_counts: Sequence[int]) -> li
         raise ProtocolError(
             "the reply is about another number of events", seen=whole.event_count, limit=sum(event_counts)
         )
-    refused = message.header.get("refused", {})
+    refused = {int(event): body for event, body in message.header.get("refused", {}).items()}
     found = []
     stop = 0
     for event_count in event_counts:
         first, stop = stop, stop + event_count
         low, high = int(whole.offsets[first]), int(whole.offsets[stop])
         mine = {
-            event - first: error_from_dict({**refused[str(event)], "event_index": event - first})
-            for event in whole.refused
+            event - first: error_from_dict({**body, "event_index": event - first})
+            for event, body in refused.items()
             if first <= event < stop
         }
         found.append(

@@ -47,8 +47,9 @@ class Child:
 
     @fault_point("child.spawn")
     def __init__(self, module: str, arguments: list[str], niceness: int, gently: bool = False) -> None:
-        start = ["-S", GENTLE_START, str(GENTLE_NICENESS)] if gently else ["-m"]
-        command = [sys.executable, *start, module, *arguments, "--parent", str(os.getpid())]
+        parent = str(os.getpid())
+        start = ["-S", GENTLE_START, str(GENTLE_NICENESS), parent] if gently else ["-m"]
+        command = [sys.executable, *start, module, *arguments, "--parent", parent]
         # In a group of its own: a terminal's Ctrl-C is for the coordinator, which tells its children.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, env=child_environment(), process_group=0

@@ -30,11 +30,15 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_ATTR = struct.Struct("<IIQiIQQQII")  # size, policy, flags, nice, priority, runtime, and what stays 0
 
 
+def die_with(parent_pid: int) -> bool:
+    """Have the kernel kill this process if its parent dies before this thread; say whether it is there."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == parent_pid
+
+
 def tie_to_parent(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent dies; leave at once if it already has."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:
+    if not die_with(parent_pid):
         sys.exit(3)
     # A terminal's Ctrl-C reaches the whole process group; only the coordinator decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

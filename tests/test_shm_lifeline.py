@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def main():
 def gently_started(folder: Path, module: str, nice: int = 0) -> subprocess.CompletedProcess[str]:
     environment = child_environment()
     environment["PYTHONPATH"] += f"{os.pathsep}{folder}"
-    command = [sys.executable, "-S", gentle_start.__file__, "12", module, "--parent", "7"]
+    command = [sys.executable, "-S", gentle_start.__file__, "12", str(os.getpid()), module, "--parent", "7"]
     return subprocess.run(
         ["nice", f"-n{nice}", *command],
         env=environment,
@@ -101,6 +102,26 @@ def test_a_gentle_start_imports_behind_others_and_works_like_them(tmp_path: Path
     arguments, imported, ran, _ = json.loads(done.stdout)
     assert arguments == ["tells", "--parent", "7"]
     assert imported == [max(mine, 12), False] and ran == [mine, True]
+
+
+def test_a_gentle_start_ends_with_its_parent_while_it_still_imports(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60.0)")
+    environment = child_environment()
+    environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
+    script = (
+        "import os, subprocess, sys\n"
+        "command = [sys.executable, '-S', sys.argv[1], '12', str(os.getpid()), 'slow']\n"
+        "with subprocess.Popen(command, stdout=subprocess.PIPE) as child:\n"
+        "    os.write(1, child.stdout.readline())\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", script, gentle_start.__file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60.0)
+    assert done.returncode == -signal.SIGKILL
+    pid, stop_s = int(done.stdout), time.monotonic() + 20.0
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < stop_s, "it goes on importing, for nobody"
+        time.sleep(0.01)
 
 
 def test_a_gentle_start_that_fails_says_why_and_ends(tmp_path: Path) -> None:
