@@ -265,7 +265,7 @@ class Calls(OperatorCalls, SchemaCalls):
         A column's array must not change before its batch's matches are out: large buffers are not copied. The
         first batch that is refused as a whole raises its error and ends the stream.
 
-        Of a list of batches an eighth of `in_flight` is sent at a time, in one message where they are small;
+        Of a list of batches a fifth of `in_flight` is sent at a time, in one message where they are small;
         from anything else, which may have to wait for its next batch, each is sent as soon as it is there.
         Batches of a list with the same columns of integers are stacked: published as one, so that listeners
         are told of their events by one batch id (`pubsub_cluster.client.stacks`).

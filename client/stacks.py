@@ -1,4 +1,4 @@
-"""A list of batches: an eighth of those in flight at a time, alike ones stacked into one publication.
+"""A list of batches: a fifth of those in flight at a time, alike ones stacked into one publication.
 
 What a batch costs besides its events, to its publisher and to the cluster, it costs because it is a batch: a
 header, a request, a reply, an entry among the replies that are kept. So batches of the same columns of
@@ -24,9 +24,9 @@ from pubsub_cluster.client.session import Session
 from pubsub_cluster.language.errors import BusyError, LimitError, PoisonBatchError
 from pubsub_cluster.language.protocol import Op
 
-PARTS_IN_FLIGHT = 8
+PARTS_IN_FLIGHT = 5
 """Of a list of batches: the fewer, the more travel together, and the sooner workers may run dry."""
-STACK_VALUES_MAX = 256 << 10
+STACK_VALUES_MAX = 384 << 10
 """What the cluster has matched in one go."""
 
 
@@ -122,7 +122,7 @@ async def _send(session: Session, batches: Sequence[Batch], ways: Ways, waiting:
 def _stack_size(batch: Batch) -> int:
     """Return how many batches like this one are stacked at most."""
     column_count, event_count = _shape_of(batch)
-    return max(1, STACK_VALUES_MAX // (max(column_count, 2) * event_count)) if event_count else 1
+    return max(1, STACK_VALUES_MAX // (max(column_count, 3) * event_count)) if event_count else 1
 
 
 def _shape_of(batch: Any) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from pubsub_cluster.language.protocol import Answer, Buffer
 SMALL_EVENTS_MAX = 64
 SMALL_SIZE_BYTES_MAX = 64 << 10
 GROUP_EVENTS_MAX = 512
-GROUP_COLUMNS_VALUES_MAX = 256 << 10
+GROUP_COLUMNS_VALUES_MAX = 384 << 10
 """Of one publication, too: some clients stack theirs (`client.stacks`)."""
 WAITING_MAX = 4_096
 WAITING_SIZE_BYTES_MAX = 32 << 20
@@ -98,10 +98,10 @@ class Publication(msgspec.Struct):
     def extent(self) -> int:
         """How much of a group's room it takes: values of columns, events of rows.
 
-        An event of a single column counts twice: then the answer of a group fits into one page.
+        An event of one or two columns counts as three: then the answer of a group fits into one page.
         """
         form = self.form
-        return max(form.value_count, 2 * form.event_count) if form.is_dense else form.event_count
+        return max(form.value_count, 3 * form.event_count) if form.is_dense else form.event_count
 
 
 class Intake:

@@ -11,12 +11,15 @@ import pytest
 
 from pubsub_cluster import Cluster
 from pubsub_cluster.client import AsyncClient, Client
+from pubsub_cluster.client.stacks import PARTS_IN_FLIGHT, STACK_VALUES_MAX
 from pubsub_cluster.language.errors import LimitError
 from pubsub_cluster.language.limits import Limits
 from pubsub_cluster.language.schema import Attribute, Schema
 
 pytestmark = pytest.mark.cluster
 MATCHES_MAX = 2_000
+IN_FLIGHT = 4 * PARTS_IN_FLIGHT
+"""Stacks of four."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def compare(client: Client, batches: list[Any], answer: Any = "handles") -> int:
     """Compare what a list is answered with what each batch is alone; return how many the cluster took."""
     expected = [client.publish(one, answer=answer) for one in batches]
     before = accepted(client)
-    found = list(client.publish_stream(batches, in_flight=32, answer=answer))
+    found = list(client.publish_stream(batches, in_flight=IN_FLIGHT, answer=answer))
     taken = accepted(client) - before
     assert len(found) == len(batches)
     for mine, alone in zip(found, expected, strict=True):
@@ -91,7 +94,7 @@ def test_refused_events_are_those_of_their_batch(client: Client) -> None:
     """A column of integers is no boolean: each of its events says so, by its own index."""
     batches = [batch(seed, 50, b=np.ones(50, np.int64)) for seed in range(4)]
     assert compare(client, batches) == 1
-    for matches in client.publish_stream(batches, in_flight=32):
+    for matches in client.publish_stream(batches, in_flight=IN_FLIGHT):
         assert sorted(matches.refused) == list(range(50))
         assert [matches.refused[event].fields["event_index"] for event in range(50)] == list(range(50))
 
@@ -101,7 +104,7 @@ def test_a_stack_that_is_too_much_is_taken_apart(client: Client) -> None:
     many = {"x": np.ones(900, np.int64), "y": np.zeros(900, np.int64), "z": np.zeros(900, np.int64)}
     assert compare(client, [many] * 4) == 5, "the stack and each of them"
     more = {name: np.tile(column, 2) for name, column in many.items()}
-    stream = client.publish_stream([many, many, more, many], in_flight=32)
+    stream = client.publish_stream([many, many, more, many], in_flight=IN_FLIGHT)
     assert [len(next(stream)), len(next(stream))] == [900, 900]
     with pytest.raises(LimitError, match="matches too many subscriptions"):
         next(stream)
@@ -109,8 +112,9 @@ def test_a_stack_that_is_too_much_is_taken_apart(client: Client) -> None:
 
 
 def test_stacks_have_a_size(client: Client) -> None:
-    wide = {f"w{number}": np.zeros(300, np.int64) for number in range(300)}
-    assert compare(client, [wide] * 8) == 4, "two of 90,000 values each"
+    event_count = STACK_VALUES_MAX // (3 * 300)
+    wide = {f"w{number}": np.zeros(event_count, np.int64) for number in range(300)}
+    assert compare(client, [wide] * 8) == 4, "three and one, twice"
 
 
 def test_without_waiting(cluster: Cluster) -> None:
@@ -119,7 +123,7 @@ def test_without_waiting(cluster: Cluster) -> None:
     async def publish() -> list[int]:
         async with AsyncClient(cluster.data_dir) as client:
             batches = [batch(seed) for seed in range(8)]
-            return [one.match_count async for one in client.publish_stream(batches, in_flight=64)]
+            return [one.match_count async for one in client.publish_stream(batches, in_flight=IN_FLIGHT)]
 
     with cluster.client() as client:
         expected = [client.publish(batch(seed)).match_count for seed in range(8)]

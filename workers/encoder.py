@@ -7,14 +7,14 @@ dense columns, one for rows, or for decoded values one per attribute and one to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pubsub_cluster.language.payload import Buffer
 from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch
-from pubsub_cluster.shm.code_space import I4, I8, CodeSpaces
+from pubsub_cluster.shm.code_space import I4, I8, U1, CodeSpaces
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
 from pubsub_cluster.workers.dense import ColumnPlan, DenseColumns, PickedColumns
@@ -29,6 +29,8 @@ from pubsub_cluster.workers.text_bits import TextBits
 
 _NONE = frozen(np.zeros(0, np.int32))
 _ROOM_KEPT_MAX = 256
+TILE_LABELS = 32 << 10
+"""As many as stay in the second-level cache from being made until they are matched."""
 _DENSE_ROOM_KEPT_MAX = 1 << 22
 """Entries. Fresh memory is given page by page, which takes a fifth of the time of matching."""
 _encode_entries = Settled(encode.encode_entries)
@@ -108,8 +110,24 @@ class Encoder:
         if batch.flat is not None:
             return self._encode_flat(batch, batch.flat)
         if batch.dense is not None:
-            return self._encode_dense(batch, batch.dense)
+            given = self._given(batch.dense)
+            return self._encode_dense(given, (0, batch.event_count), self._bits_of(batch))
         return self.encode(batch.raw)
+
+    def encode_in_tiles(self, batch: EventBatch) -> Iterator[EncodedBatch]:
+        """Encode a batch as `encode_batch`, events of dense columns some at a time, in order.
+
+        Each is valid until the next is asked for.
+        """
+        if batch.dense is None:
+            yield self.encode_batch(batch)
+            return
+        data, columns = self._given(batch.dense)
+        bit_start, bit = self._bits_of(batch)
+        step = max(TILE_LABELS // max(len(columns), 1), 1)
+        for first in range(0, batch.event_count, step):
+            stop = min(first + step, batch.event_count)
+            yield self._encode_dense((data, columns), (first, stop), (bit_start[first : stop + 1], bit))
 
     def encode_payload(
         self, header: Mapping[str, Any], buffers: Sequence[Buffer], names: NameTable
@@ -125,19 +143,26 @@ class Encoder:
         _encode_entries(events, values, attribute_of, self.lookup, out.entry_start, out.entries)
         return EncodedBatch(flat.event_count, *out.frozen, *self._bits_of(batch))
 
-    def _encode_dense(self, batch: EventBatch, dense: DenseColumns) -> EncodedBatch:
+    def _given(self, dense: DenseColumns) -> tuple[U1, I8]:
+        """Return the bytes and the columns that `encode_columns` takes; `_dense_rows` are theirs then."""
         if self._dense_rows.plan is not dense.plan:
             self._dense_rows = _DenseRows(dense.plan, self._attribute_of)
+        return self._dense_rows.picked.gather(dense)
+
+    def _encode_dense(self, given: tuple[U1, I8], span: tuple[int, int], bits: tuple[I8, I4]) -> EncodedBatch:
+        """Encode the events of `span`; `bits` are theirs."""
         has_gaps = self._dense_rows.picked.has_gaps
-        data, rows = self._dense_rows.picked.gather(dense)
-        entry_count = len(rows) * batch.event_count
+        event_count = span[1] - span[0]
+        entry_count = len(given[1]) * event_count
         out = self._dense_rows.room_for(entry_count if has_gaps else 0, entry_count)
-        entry_start = np.zeros(batch.event_count + 1 if has_gaps else 0, np.int64)
-        _encode_columns(data, rows, batch.event_count, has_gaps, self.lookup, entry_start, out)
+        entry_start = np.zeros(event_count + 1 if has_gaps else 0, np.int64)
+        _encode_columns(*given, span, has_gaps, self.lookup, entry_start, out)
         if has_gaps:
-            return self._with_bits(batch, entry_start, out)
-        entries = *self._dense_rows.full_entries(batch.event_count), frozen(out[1])
-        return EncodedBatch(batch.event_count, *entries, *self._bits_of(batch), self._dense_rows.attributes)
+            entry_count = int(entry_start[-1])
+            entries = frozen(entry_start), frozen(out[0][:entry_count]), frozen(out[1][:entry_count])
+            return EncodedBatch(event_count, *entries, *bits)
+        entries = *self._dense_rows.full_entries(event_count), frozen(out[1])
+        return EncodedBatch(event_count, *entries, *bits, self._dense_rows.attributes)
 
     def _room_for(self, event_count: int, entry_count: int) -> _RowRoom:
         if self._row_room.fits(event_count, entry_count):
@@ -146,16 +171,6 @@ class Encoder:
         if entry_count <= _ROOM_KEPT_MAX:
             self._row_room = room
         return room
-
-    def _with_bits(self, batch: EventBatch, entry_start: I8, out: tuple[I4, I4]) -> EncodedBatch:
-        entry_count = int(entry_start[-1])
-        return EncodedBatch(
-            batch.event_count,
-            frozen(entry_start),
-            frozen(out[0][:entry_count]),
-            frozen(out[1][:entry_count]),
-            *self._bits_of(batch),
-        )
 
     def _bits_of(self, batch: EventBatch) -> tuple[I8, I4]:
         if self._text_bits.bit_count:

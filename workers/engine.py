@@ -206,8 +206,11 @@ class MatchEngine:
         encoded = None
         found = np.zeros(batch.event_count + 1, np.int64), _NONE
         if len(base.row_catalogue):
-            encoded = base.encode(batch)
-            found = base.match(encoded, limit)
+            if counts.rows > base_rows:  # newer rows are matched against all labels at once
+                encoded = base.encode(batch)
+                found = base.match(encoded, limit)
+            else:
+                found = base.match_batch(batch, limit)
         started_ns = time.perf_counter_ns()
         pairs = (_NONE, _NONE)
         if counts.rows > base_rows:
@@ -216,7 +219,7 @@ class MatchEngine:
         total = len(found[1]) + len(pairs[0])
         if total > limit:
             raise too_many_matches(total, limit)
-        return self._merge(found, base.row_catalogue, pairs, batch.event_count, delta_us)
+        return self._merge(found, base.row_catalogue, pairs, delta_us)
 
     def observe(self, batch: EventBatch, generation: int, event_count: int) -> Observation:
         """Count what matching the first events of a batch takes in an attached layout.
@@ -247,8 +250,8 @@ class MatchEngine:
         def match_delta() -> None:
             keyed = KeyedRows(self._catalogue, base.layout, base.lookup)
             DeltaIndex(self._catalogue, 0, self._limits, keyed).warm_up(batch, base.encode(batch))
-            no_matches = np.zeros(3, np.int64), _NONE  # of two events: one alone needs no kernel
-            self._merge(no_matches, base.row_catalogue, (_NONE, _NONE), 2, 0)
+            one_pair = frozen(np.zeros(1, np.int32))
+            self._merge((np.zeros(2, np.int64), _NONE), base.row_catalogue, (one_pair, one_pair), 0)
 
         def observe() -> None:
             base.observe(base.encode(batch), 1)
@@ -265,12 +268,10 @@ class MatchEngine:
         self._generations[generation] = _Generation(base, delta, base_rows)
 
     @staticmethod
-    def _merge(
-        found: tuple[I8, I4], row_catalogue: I4, pairs: tuple[I4, I4], event_count: int, delta_us: int
-    ) -> MatchResult:
-        if event_count == 1 and not len(pairs[0]):  # what follows would take longer than matching it
+    def _merge(found: tuple[I8, I4], row_catalogue: I4, pairs: tuple[I4, I4], delta_us: int) -> MatchResult:
+        if not len(pairs[0]):
             return MatchResult(found[0], row_catalogue.take(found[1]), delta_us)
-        offsets = np.zeros(event_count + 1, np.int64)
+        offsets = np.zeros(len(found[0]), np.int64)
         rows = np.empty(len(found[1]) + len(pairs[0]), np.int32)
         _merge_pairs((frozen(found[0]), frozen(found[1])), row_catalogue, pairs, offsets, rows)
         return MatchResult(offsets, rows, delta_us)

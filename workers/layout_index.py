@@ -165,6 +165,21 @@ class LayoutIndex:
     def match(self, encoded: EncodedBatch, rows_max: int, prefetch: bool = True) -> tuple[I8, I4]:
         """Return (start int64[n+1], layout row int32[]); the rows are valid until the next call."""
         start = np.zeros(encoded.event_count + 1, np.int64)
+        self._match_into(start, encoded, rows_max, prefetch)
+        return start, self._out[: start[-1]]
+
+    def match_batch(self, batch: EventBatch, rows_max: int) -> tuple[I8, I4]:
+        """Encode and match a batch; as `match`."""
+        start = np.zeros(batch.event_count + 1, np.int64)
+        first = 0
+        for encoded in self._encoder.encode_in_tiles(batch):
+            stop = first + encoded.event_count
+            self._match_into(start[first : stop + 1], encoded, rows_max)
+            first = stop
+        return start, self._out[: start[-1]]
+
+    def _match_into(self, start: I8, encoded: EncodedBatch, rows_max: int, prefetch: bool = True) -> None:
+        """Write where the rows of each event end, and the rows behind those of ``start[0]``."""
         events = encoded.tables
         self._make_room(encoded)
         event = 0
@@ -179,10 +194,9 @@ class LayoutIndex:
             )
             self._stamp += encoded.event_count
             if status == OK:
-                found = int(start[-1])
-                if found > rows_max:
-                    raise too_many_matches(found, rows_max)
-                return start, self._out[:found]
+                if start[-1] > rows_max:
+                    raise too_many_matches(int(start[-1]), rows_max)
+                return
             if len(self._out) > rows_max:
                 raise too_many_matches(len(self._out), rows_max)
             self._out = np.concatenate((self._out, np.empty_like(self._out)))

@@ -11,7 +11,7 @@ import pytest
 
 from pubsub_cluster.client.blocking import run
 from pubsub_cluster.client.publishing import Batch, Publication
-from pubsub_cluster.client.stacks import STACK_VALUES_MAX, Ways, publish_list
+from pubsub_cluster.client.stacks import PARTS_IN_FLIGHT, STACK_VALUES_MAX, Ways, publish_list
 from pubsub_cluster.language.protocol import Answer, Message
 
 EVENTS = 3
@@ -62,7 +62,7 @@ def test_no_more_are_on_their_way_than_may_be(in_flight: int, count: int, is_sta
 
     session = Session()
     assert run(publish()) == [EVENTS] * count
-    at_once = in_flight // 8
+    at_once = in_flight // PARTS_IN_FLIGHT
     assert min(count, in_flight - at_once) <= session.most <= in_flight
     assert session.requests == (-(-count // at_once) if is_stacked else count)
     assert session.unanswered == 0 and EVENTS * count < STACK_VALUES_MAX

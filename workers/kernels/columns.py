@@ -6,6 +6,9 @@ that a block's labels, which column after column writes with a stride, stay in t
 The payload is one array of bytes; a row of `columns` says where a column's parts lie in it. Integers of one,
 two or four bytes are not widened before: each is read with the bytes behind it, which are then shifted out,
 so that one loop does for all widths. So eight bytes more stand at the end of the payload.
+
+Numbers of a block are asked for while the block before it is read: another core has written them, and a block
+takes one line of each of many columns, which no hardware foresees.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pubsub_cluster.shm.code_space import FALSE_LABEL, MISSING_LABEL
 from pubsub_cluster.workers.kernels._jit import kernel, leaf
 from pubsub_cluster.workers.kernels.entries import key_of_double
 from pubsub_cluster.workers.kernels.lookup import BYTE_LEAST, BYTE_MOST, DIRECT, number_label, text_label
+from pubsub_cluster.workers.kernels.prefetch import prefetch
 from pubsub_cluster.workers.kernels.tables import Index
 from pubsub_cluster.workers.kernels.text import double_of, integer_of, load_word
 
@@ -25,7 +29,7 @@ INTEGERS, DOUBLES, BOOLEANS, TEXTS = 0, 1, 2, 3
 COLUMN_TYPE, COLUMN_ATTRIBUTE, COLUMN_VALID, COLUMN_VALUES, COLUMN_OFFSETS, COLUMN_ITEM = 0, 1, 2, 3, 4, 5
 COLUMN_WIDTH = 6
 NO_BUFFER = -1
-BLOCK_EVENTS = 64
+BLOCK_EVENTS = LINE_BYTES = 64
 _BYTES = 8
 
 
@@ -34,6 +38,17 @@ def load_integer(data: Any, at: Any, item: Any) -> Any:
     """Return the integer of `item` bytes at `at`; eight bytes must exist."""
     beyond = 8 * (_BYTES - item)
     return integer_of(load_word(data, at) << np.uint64(beyond)) >> beyond
+
+
+@leaf
+def ask_block(data: Any, columns: Any, first: Any) -> None:
+    """Ask for the numbers of the block of events that begins with `first`."""
+    for at in range(columns.shape[0]):
+        if columns[at, COLUMN_TYPE] != TEXTS:
+            item = columns[at, COLUMN_ITEM]
+            last = columns[at, COLUMN_VALUES] + item * first + LINE_BYTES - 1
+            for line in range(item):
+                prefetch(data, last + LINE_BYTES * line)
 
 
 @leaf
@@ -103,7 +118,7 @@ def drop_gaps(first: Any, stop: Any, columns: Any, to: Any, entry_start: Any, ou
 
 @kernel
 def encode_columns(
-    data: Any, columns: Any, event_count: Any, has_gaps: Any, lookup: Any, entry_start: Any, out: Any
+    data: Any, columns: Any, span: Any, has_gaps: Any, lookup: Any, entry_start: Any, out: Any
 ) -> None:
     """Find the labels of dense columns and gather them event by event.
 
@@ -112,7 +127,7 @@ def encode_columns(
     columns       int64[c, 6], by attribute ascending: type, attribute, first byte of            in
                   validity (NO_BUFFER: all rows have values), values and text offsets;
                   bytes of a value
-    event_count   int                                                                            in
+    span          (first, stop): n events of the payload                                         in
     has_gaps      whether a column has a validity; without, `entry_start` and the attributes     in
                   of `out` are not written: all events have all columns
     lookup        `lookup.Lookup`                                                                in
@@ -122,9 +137,11 @@ def encode_columns(
     """
     width = np.int64(columns.shape[0])
     to = np.int64(0)
-    for first in range(0, event_count, BLOCK_EVENTS):
-        stop = min(first + BLOCK_EVENTS, event_count)
+    begin, until = span
+    for first in range(begin, until, BLOCK_EVENTS):
+        stop: Any = min(first + BLOCK_EVENTS, until)
         end = to + (stop - first) * width
+        ask_block(data, columns, stop)
         for at in range(width):
             kind, attribute = columns[at, COLUMN_TYPE], columns[at, COLUMN_ATTRIBUTE]
             valid, values = columns[at, COLUMN_VALID], columns[at, COLUMN_VALUES]
@@ -135,9 +152,9 @@ def encode_columns(
             else:
                 column = kind, attribute, valid, values, columns[at, COLUMN_OFFSETS], item
                 column_labels(data, column, (first, stop), lookup, (to + at, width), out[1])
-        to = drop_gaps(first, stop, columns, to, entry_start, out) if has_gaps else end
+        to = drop_gaps(first - begin, stop - begin, columns, to, entry_start, out) if has_gaps else end
     if has_gaps:
-        entry_start[event_count] = to
+        entry_start[until - begin] = to
 
 
 @kernel

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from pubsub_cluster.workers.kernels._jit import OK, OVERFLOW, kernel
-from pubsub_cluster.workers.kernels.tables import Index
 
 WORD_BITS = 64
 NO_ONES = np.uint64(0)
@@ -165,12 +164,6 @@ def merge_pairs(base: Any, row_catalogue: Any, pairs: Any, out_start: Any, out_r
     start, layout_row = base
     pair_event, pair_row = pairs
     event_count = out_start.shape[0] - 1
-    if pair_event.shape[0] == 0:
-        for at in range(layout_row.shape[0]):
-            out_row[Index(at)] = row_catalogue[Index(layout_row[Index(at)])]
-        for event in range(event_count + 1):
-            out_start[event] = start[event]
-        return
     for pair in range(pair_event.shape[0]):
         out_start[pair_event[pair]] += 1
     total = 0

@@ -93,11 +93,11 @@ def encode_entries(
 
 
 def encode_columns(
-    data: Any, columns: Any, event_count: Any, has_gaps: Any, lookup: Any, entry_start: Any, out: Any
+    data: Any, columns: Any, span: Any, has_gaps: Any, lookup: Any, entry_start: Any, out: Any
 ) -> None:
     """See `columns.encode_columns`."""
     to = 0
-    for event in range(event_count):
+    for number, event in enumerate(range(*span), 1):
         for kind, attribute, valid, values, offsets, item in columns.tolist():
             if valid != NO_BUFFER and not data[valid + event]:
                 continue
@@ -106,7 +106,7 @@ def encode_columns(
             out[1][to] = _column_label(data, (kind, attribute, values, offsets, item), event, lookup)
             to += 1
         if has_gaps:
-            entry_start[event + 1] = to
+            entry_start[number] = to
 
 
 def _column_label(data: Any, column: Any, event: int, lookup: Any) -> int:
