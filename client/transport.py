@@ -26,7 +26,8 @@ NOT_LAST = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 LAST = int(zmq.NOBLOCK)
 EVENTS, READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
 SELECT_DESCRIPTORS_MAX = 1_024
-COPIED_SIZE_BYTES_MAX = 1 << 16  # copying less is cheaper than sharing it with the thread that sends
+COPIED_SIZE_BYTES_MAX = 1 << 19
+"""Copying less is cheaper than sharing it: a third thread would have to be told when it is out."""
 # A reply's largest frame: eight bytes for each of 16 million matches.
 FRAME_SIZE_BYTES_MAX = 1 << 28
 

@@ -17,7 +17,7 @@ from pubsub_cluster.language.protocol import Buffer
 NOT_LAST = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 LAST = int(zmq.NOBLOCK)
 READABLE = int(zmq.POLLIN)
-COPIED_SIZE_BYTES_MAX = 1 << 16
+COPIED_SIZE_BYTES_MAX = 1 << 17
 """Copying less is cheaper than sharing it with the thread that sends, or with libzmq's buffers."""
 
 

@@ -1,8 +1,8 @@
 """What the peers of a socket have not read yet, in bytes: of each, and of all together.
 
 ZeroMQ bounds the messages that wait for a peer, not their bytes. Asking it about every message would cost
-more than sending it, so one message is followed per `FOLLOWED_SIZE_BYTES` sent to a peer: messages leave in
-turn, and when the followed one is out, so is everything before it.
+more than sending it, so one is followed per so many bytes sent to a peer: messages leave in turn, and when
+the followed one is out, so is everything before it. The fewer peers there are, the rarer it may be.
 
 Of the bound over all peers, half is kept for those that hold little: a peer that reads is not refused because
 some others do not.
@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 FOLLOWED_SIZE_BYTES = 64 << 10
+"""At least; at most a share of what a peer may leave unread, and an eighth of the bound over all together."""
+LATER_SHARE = 8
 PEER_SIZE_BYTES_MAX = 128 << 20
 ALL_SIZE_BYTES_MAX = 512 << 20
-SHARES = 128  # of the bound over all; one such share is little
+SHARES = 128  # of a bound; one such share is little
 PEERS_MAX = 4_096
 
 
@@ -43,8 +45,8 @@ class Unread:
     Parameters
     ----------
     peer_size_bytes_max, all_size_bytes_max : int
-        What one peer, and all together, may leave unread, up to `FOLLOWED_SIZE_BYTES` per peer. A single
-        message is always let through to a peer that has read everything.
+        What one peer, and all together, may leave unread, up to what is not followed yet. A single message is
+        always let through to a peer that has read everything.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class Unread:
 
     def is_due(self, identity: bytes, size_bytes: int) -> bool:
         """Say whether the next message to a peer, of this size, is to be followed."""
-        return size_bytes + self._later.get(identity, 0) >= FOLLOWED_SIZE_BYTES
+        little = min(self._peer_max // SHARES, self._all_max // (LATER_SHARE * (len(self._later) + 1)))
+        return size_bytes + self._later.get(identity, 0) >= max(FOLLOWED_SIZE_BYTES, little)
 
     def sent(self, identity: bytes, size_bytes: int, tracker: Tracker | None) -> None:
         """A message was handed to the socket; with its tracker where it `is_due`."""

@@ -84,6 +84,18 @@ def test_all_together_have_a_bound_and_readers_do_not_suffer_from_it() -> None:
         tracker.done = True
 
 
+@pytest.mark.parametrize(
+    ("peers", "size_bytes"), [(1, 1 << 20), (50, 1 << 20), (511, (64 << 20) // 512), (4_000, 64 << 10)]
+)
+def test_the_more_peers_the_more_often_one_is_followed(peers: int, size_bytes: int) -> None:
+    """So that, however many there are, no more than an eighth of the bound over all goes unseen."""
+    unread = Unread(128 << 20, 512 << 20)
+    for number in range(peers):
+        unread.sent(b"peer%d" % number, 1, None)
+    assert not unread.is_due(b"peer0", size_bytes - 2)
+    assert unread.is_due(b"peer0", size_bytes)
+
+
 @pytest.mark.parametrize("size_bytes", [2_000, 300_000])
 def test_sockets_that_nobody_reads_stop_at_the_bound(tmp_path: Path, size_bytes: int) -> None:
     frontend = Frontend([f"ipc://{tmp_path}/s"], DEFAULT_LIMITS)
