@@ -25,6 +25,13 @@ MATCHER_TESTS = $(wildcard tests/test_algorithms_*.py)
 EXPERIMENT_TESTS = $(wildcard tests/test_reproductions_*.py)
 CHECKED_CACHE := $(VENV)/kernels-boundscheck
 
+# Who wants no bytecode beside the source gets it elsewhere: without any, each process of each cluster would
+# compile all modules again.
+ifdef PYTHONDONTWRITEBYTECODE
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
+endif
+
 help:
 	@sed -n 's/^#   //p' Makefile
 
