@@ -16,7 +16,7 @@ from pubsub_cluster.language.limits import INT64_MIN
 from pubsub_cluster.language.predicate import ValueKind
 from pubsub_cluster.shm.catalogue_codec import FLAG_HAS_HI, FLAG_HAS_LO
 from pubsub_cluster.shm.catalogue_draft import Draft, NumberedRows
-from pubsub_cluster.shm.catalogue_rows import BLOCK_ROWS, clause_ranges, id_ranges, literal_ranges, live_rows
+from pubsub_cluster.shm.catalogue_rows import blocks_of, clause_ranges, id_ranges, literal_ranges, live_rows
 from pubsub_cluster.shm.catalogue_store import (
     I4,
     I8,
@@ -142,7 +142,7 @@ def copy_live_rows(
         The copy does not fit into `store`.
     """
     rows = live_rows(columns, counts.rows, version)
-    blocks = [rows[first : first + BLOCK_ROWS] for first in range(0, len(rows), BLOCK_ROWS)]
+    blocks = [rows[block] for block in blocks_of(len(rows))]
     used = np.zeros(counts.predicates, np.bool_)
     owned = np.zeros(counts.owners + 1, np.bool_)  # the last one stands for nobody
     for block in blocks:
@@ -232,9 +232,8 @@ def _copy_predicates(
         picked = {"predicate": kept, "constant": constants}.get(pool)
         if picked is not None:
             getattr(store.columns, name)[: len(picked)] = getattr(columns, name)[picked]
-    for first in range(0, len(sizes), BLOCK_ROWS):
-        block = slice(first, first + BLOCK_ROWS)
-        start = made.heap + int(sizes[:first].sum(dtype=np.int64))
+    for block in blocks_of(len(sizes)):
+        start = made.heap + int(sizes[: block.start].sum(dtype=np.int64))
         text = columns.heap[expand_slices(text_start[block], sizes[block])]
         store.columns.heap[start : start + len(text)] = text
     new = store.columns

@@ -6,6 +6,7 @@ few rows have a validity window, so windows are a side table by row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,11 @@ from pubsub_cluster.shm.catalogue_store import I4, I8, U8, CatalogueColumns
 
 BLOCK_ROWS = 1 << 17
 HANDLE_BITS = 44  # with events_per_batch_max = 2**20 at most this leaves room in 64 bits for 2**44 handles
+
+
+def blocks_of(count: int) -> Iterator[slice]:
+    """Cut so many rows or clauses into slices; what is worked out of one at a time takes little memory."""
+    return (slice(first, min(first + BLOCK_ROWS, count)) for first in range(0, count, BLOCK_ROWS))
 
 
 def clause_ranges(columns: CatalogueColumns, rows: I4) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
@@ -58,9 +64,8 @@ def is_removed(columns: CatalogueColumns, rows: Any, version: int) -> npt.NDArra
 def live_rows(columns: CatalogueColumns, row_count: int, version: int) -> I4:
     """Return the rows below `row_count` that are not removed at `version`, by handle."""
     blocks = [np.zeros(0, np.int32)]
-    for first in range(0, row_count, BLOCK_ROWS):
-        block = slice(first, min(first + BLOCK_ROWS, row_count))
-        blocks.append((first + np.flatnonzero(~is_removed(columns, block, version))).astype(np.int32))
+    for block in blocks_of(row_count):
+        blocks.append((block.start + np.flatnonzero(~is_removed(columns, block, version))).astype(np.int32))
     rows = np.concatenate(blocks)
     if not _ascend(columns.handle, rows):
         rows = rows[np.argsort(columns.handle[rows], kind="stable")]

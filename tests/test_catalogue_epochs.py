@@ -17,7 +17,7 @@ from pubsub_cluster.language.errors import DuplicateIdError, LimitError
 from pubsub_cluster.language.json_form import expression_to_json
 from pubsub_cluster.language.limits import DEFAULT_LIMITS, Limits
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
-from pubsub_cluster.shm import catalogue_copy, catalogue_move
+from pubsub_cluster.shm import catalogue_move, catalogue_rows
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter, NewRow
 from pubsub_cluster.shm.catalogue_copy import GONE, Renumbered, copy_live_rows
 from pubsub_cluster.shm.catalogue_move import CatalogueMove, Copy
@@ -253,7 +253,7 @@ class TestEpochs(EpochMachine.TestCase):
         monkeypatch.setattr(catalogue_move, "SLICE_PREDICATES", 2)
         monkeypatch.setattr(catalogue_move, "SLICE_ROWS", 2)
         monkeypatch.setattr(catalogue_move, "SLICE_REMOVALS", 2)
-        monkeypatch.setattr(catalogue_copy, "BLOCK_ROWS", 3)
+        monkeypatch.setattr(catalogue_rows, "BLOCK_ROWS", 3)
 
 
 def test_what_changes_while_a_copy_is_made_is_carried_over() -> None:

@@ -20,6 +20,7 @@ from pubsub_cluster.language.limits import DEFAULT_LIMITS
 from pubsub_cluster.language.naive import compile_expression
 from pubsub_cluster.language.schema import Attribute, DomainKind, Schema
 from pubsub_cluster.shm import blob as form
+from pubsub_cluster.shm import catalogue_rows
 from pubsub_cluster.shm.layout import LayoutArrays
 from pubsub_cluster.tuner import carry, fronts, tables
 from pubsub_cluster.tuner.builder import build_layout
@@ -109,6 +110,7 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[Carried | None]:
         return seen[-1]
 
     monkeypatch.setattr(Carrier, "_carry", noted)
+    monkeypatch.setattr(catalogue_rows, "BLOCK_ROWS", 7)
     return seen
 
 

@@ -312,13 +312,12 @@ class RowTally:
     def __init__(self, row_count: int) -> None:
         self.again = np.zeros(row_count, bool)
         self._seen = np.zeros(row_count, bool)
-        self._last = np.zeros(row_count, np.int32)
 
     def add(self, row: I4) -> None:
         """Count the rows of some entries."""
-        number = np.arange(len(row), dtype=np.int32)
-        self._last[row] = number
-        self.again[row[self._seen[row] | (self._last[row] != number)]] = True
+        ordered = np.sort(row)
+        self.again[ordered[1:][ordered[1:] == ordered[:-1]]] = True
+        self.again[row[self._seen[row]]] = True
         self._seen[row] = True
 
 

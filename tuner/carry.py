@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pubsub_cluster.shm.catalogue import CatalogueCounts
+from pubsub_cluster.shm.catalogue_rows import blocks_of
 from pubsub_cluster.shm.code_space import F8, I4, I8
 from pubsub_cluster.tuner.access import slots_of
 from pubsub_cluster.tuner.chains import Chains, slot_chains, table_chains
@@ -343,7 +344,8 @@ def what_is_known(
     if _has_cells(codes) or len(codes) >= TABLES_MAX:
         return None
     of_catalogue = np.full(counts.clauses, UNDEALT, np.int16)
-    of_catalogue[work.source.catalogue_clauses(slice(None))] = table_of
+    for block in blocks_of(len(table_of)):
+        of_catalogue[work.source.catalogue_clauses(block)] = table_of[block]
     tables = [_schema(mine, work) for mine in codes]
     return Known(numbering_of(work.predicates, work.ways), tables, of_catalogue)
 
