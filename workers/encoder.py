@@ -17,6 +17,7 @@ from pubsub_cluster.language.raw_batch import AttributeEntries, RawBatch
 from pubsub_cluster.shm.code_space import I4, I8, U1, CodeSpaces
 from pubsub_cluster.shm.layout import frozen
 from pubsub_cluster.workers.batch import EventBatch
+from pubsub_cluster.workers.caches import second_level_bytes
 from pubsub_cluster.workers.dense import ColumnPlan, DenseColumns, PickedColumns
 from pubsub_cluster.workers.flat_batch import FlatBatch
 from pubsub_cluster.workers.inputs import kernel_input
@@ -29,8 +30,8 @@ from pubsub_cluster.workers.text_bits import TextBits
 
 _NONE = frozen(np.zeros(0, np.int32))
 _ROOM_KEPT_MAX = 256
-TILE_LABELS = 32 << 10
-"""As many as stay in the second-level cache from being made until they are matched."""
+TILE_LABELS = second_level_bytes() // 16
+"""A quarter of the second-level cache: they stay in it from being made until they are matched."""
 _DENSE_ROOM_KEPT_MAX = 1 << 22
 """Entries. Fresh memory is given page by page, which takes a fifth of the time of matching."""
 _encode_entries = Settled(encode.encode_entries)

@@ -220,8 +220,11 @@ class LayoutIndex:
         """Make sure that the options of the widest event fit."""
         if len(encoded.entry_label) <= self._entries_max:
             return
-        start = encoded.entry_start
-        entries_max = int((start[1:] - start[:-1]).max(initial=0))  # `np.diff` takes longer than that
+        if encoded.columns is not None:
+            entries_max = len(encoded.columns)
+        else:
+            start = encoded.entry_start
+            entries_max = int((start[1:] - start[:-1]).max(initial=0))  # `np.diff` takes longer than that
         if entries_max > self._entries_max:
             self._entries_max = 2 * entries_max
             options = np.zeros(OPTIONS_PER_ENTRY * self._entries_max, np.int32)
