@@ -12,7 +12,7 @@ from pubsub_cluster.shm.catalogue_copy import read_rows, renumbered
 from pubsub_cluster.shm.catalogue_draft import Draft, NumberedRows, Slices
 from pubsub_cluster.shm.catalogue_packed import PackedCatalogue, known_items
 from pubsub_cluster.shm.catalogue_reader import CatalogueReader
-from pubsub_cluster.shm.catalogue_rows import BLOCK_ROWS
+from pubsub_cluster.shm.catalogue_rows import blocks_of
 from pubsub_cluster.shm.catalogue_store import U8, CatalogueCounts
 from pubsub_cluster.shm.catalogue_writer import CatalogueWriter
 
@@ -37,11 +37,11 @@ def append_packed(writer: CatalogueWriter, packed: PackedCatalogue, handles: U8 
     literals, _, owners = known_items(columns, counts)
     predicates = list(literals)
     first_row = writer.counts().rows
-    for first in range(0, counts.rows, BLOCK_ROWS):
-        stop = min(first + BLOCK_ROWS, counts.rows)
-        read = read_rows(columns, counts.windows, np.arange(first, stop, dtype=np.int32)).numbered
+    for block in blocks_of(counts.rows):
+        rows = np.arange(block.start, block.stop, dtype=np.int32)
+        read = read_rows(columns, counts.windows, rows).numbered
         if handles is not None:
-            read = read._replace(handles=handles[first:stop])
+            read = read._replace(handles=handles[block])
 
         def collect(draft: Draft, read: NumberedRows = read) -> tuple[Slices, CatalogueCounts]:
             literal_of = np.array(draft.number_predicates(predicates), np.int32)

@@ -90,3 +90,17 @@ def test_too_many_matches_in_a_later_tile(tile_labels: int) -> None:
         few = payload_from_columns({"x": np.ones(2, np.int64), "y": np.ones(2, np.int64)})
         found = engine.match_batch(engine.read(few.header, few.buffers), 1, counts)
         assert rows_of_events(found) == [[0, 1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize("with_gaps", [False, True])
+def test_the_widest_event_has_room(with_gaps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the bounds checks of kernels would notice if it had not."""
+    monkeypatch.setattr(layout_index, "ENTRIES_MIN", 1)
+    catalogue = catalogue_of(SUBSCRIPTIONS)
+    engine = engine_of(catalogue)
+    payload = payload_from_columns(columns(with_gaps, with_texts=True))
+    found = engine.match_batch(engine.read(payload.header, payload.buffers), 1, catalogue.writer.counts())
+    raw = decode_payload(payload.header, payload.buffers)
+    index = engine._generations[1].base
+    assert len(index._scratch.raised) >= 3, "x, y and t"
+    assert rows_of_events(found) == rows_of_events(engine.match(raw, 1, catalogue.writer.counts()))

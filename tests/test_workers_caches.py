@@ -15,6 +15,7 @@ from pubsub_cluster.workers.caches import USUAL_SECOND_LEVEL_BYTES, second_level
         ([("1", "32K"), ("1", "48K"), ("2", "2048K"), ("3", "300M")], 2 << 20),
         ([("2", "1M")], 1 << 20),
         ([("1", "32K"), ("3", "32768K")], USUAL_SECOND_LEVEL_BYTES),
+        ([("2", "0K")], USUAL_SECOND_LEVEL_BYTES),
         ([("2", "much")], USUAL_SECOND_LEVEL_BYTES),
         ([("2", "")], USUAL_SECOND_LEVEL_BYTES),
         ([], USUAL_SECOND_LEVEL_BYTES),

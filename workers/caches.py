@@ -6,7 +6,7 @@ from pathlib import Path
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 USUAL_SECOND_LEVEL_BYTES = 512 << 10
-"""Of a core, where the system does not tell."""
+"""Where the system does not tell, or says that there is none."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
@@ -22,7 +22,7 @@ def second_level_bytes(caches: Path = CACHES) -> int:
         try:
             level, size = ((cache / name).read_text().strip() for name in ("level", "size"))
             if level == "2":
-                return int(size[:-1]) * _UNITS[size[-1]]
+                return int(size[:-1]) * _UNITS[size[-1]] or USUAL_SECOND_LEVEL_BYTES
         except (OSError, KeyError, ValueError, IndexError):
             continue
     return USUAL_SECOND_LEVEL_BYTES
