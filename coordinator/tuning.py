@@ -20,8 +20,8 @@ from pubsub_cluster.shm.catalogue_store import FIRST_EPOCH, CatalogueColumns
 from pubsub_cluster.shm.owner import Owner, SegmentName, unlink_segment
 from pubsub_cluster.tuner import messages as wire
 
-SAMPLE_INTERVAL_S, FEW_EVENTS_INTERVAL_S = 0.25, 1.0
-"""An event that comes alone is answered in less time than it takes the tuner to wake up and look at it."""
+SAMPLE_INTERVAL_S = 1.0
+"""The tuner looks at all of a batch, and an event that comes alone is answered before it has woken up."""
 FIRST_SAMPLES, FIRST_SAMPLES_INTERVAL_S = 1_536, 0.05
 HURRIED_EVENTS_MIN = 32
 """So many events are wanted soon, of batches that bring many: tables that were chosen by a few hundred are
@@ -78,11 +78,8 @@ class TunerDesk:
 
     def wants_sample(self, event_count: int, now_s: float) -> bool:
         """Lend it the batch of so many events that was just answered?"""
-        if event_count < HURRIED_EVENTS_MIN:
-            interval_s = FEW_EVENTS_INTERVAL_S
-        else:
-            hurries = self.policy.sample_count < FIRST_SAMPLES
-            interval_s = FIRST_SAMPLES_INTERVAL_S if hurries else SAMPLE_INTERVAL_S
+        hurries = event_count >= HURRIED_EVENTS_MIN and self.policy.sample_count < FIRST_SAMPLES
+        interval_s = FIRST_SAMPLES_INTERVAL_S if hurries else SAMPLE_INTERVAL_S
         return self.ready and self.lent_chunk is None and now_s - self.sampled_at_s >= interval_s
 
     def lend(self, chunk_idx: int, now_s: float, check: wire.Check | None = None) -> wire.Sample:

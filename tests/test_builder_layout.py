@@ -197,9 +197,11 @@ def test_sample_encodes_as_the_encoder_does(case: object) -> None:
 def test_sample_is_bounded() -> None:
     """Old batches make room; a large batch is thinned evenly; nothing refers to the batch's memory."""
     sample = EventSample(event_count_max=64)
-    for _ in range(10):
-        assert sample.add(raw_batch([{"a": (str(i),)} for i in range(100)])) == 4
-    assert sample.event_count == 40
+    large = raw_batch([{"a": (str(i),)} for i in range(100)])
+    assert [sample.add(large) for _ in range(6)] == [25, 17, 10, 6, 4, 4]  # of 64: half of the room, or 4
+    for _ in range(20):
+        assert sample.add(large) <= 25
+        assert sample.event_count <= 64
     for _ in range(20):
         sample.add(raw_batch([{"a": (1,)}] * 4))
     assert sample.event_count == 64

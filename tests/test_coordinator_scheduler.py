@@ -84,7 +84,7 @@ def test_live_rows_are_counted_or_estimated() -> None:
 
 @pytest.mark.parametrize(
     ("event_count", "held", "interval_s"),
-    [(1, 0, 1.0), (1, 10_000, 1.0), (1_000, 0, 0.05), (1_000, 10_000, 0.25)],
+    [(1, 0, 1.0), (1, 10_000, 1.0), (1_000, 0, 0.05), (1_000, 10_000, 1.0)],
 )
 def test_samples_are_taken_now_and_then(event_count: int, held: int, interval_s: float) -> None:
     desk = TunerDesk(Owner("c", 1, 1), FoldPolicy(30.0), ready=True)

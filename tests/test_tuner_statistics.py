@@ -54,3 +54,16 @@ def test_batches_of_one_event_say_what_one_batch_says(monkeypatch: pytest.Monkey
         assert np.array_equal(mine, theirs)
     assert sorted(encoded) == ["a", "b", "c"]
     assert len(np.unique(expected.events)) > 5
+
+
+def test_a_sample_fills_with_what_there_is_and_forgets_evenly() -> None:
+    """Half of the room that is left by one batch, until a sixteenth of all is more."""
+    payload = payload_from_dicts([{"a": number} for number in range(1_000)])
+    raw = decode_payload(payload.header, payload.buffers)
+    sample = EventSample(1_600)
+    assert [sample.add(raw) for _ in range(5)] == [500, 500, 250, 167, 100]
+    taken = np.unique(sample.events().attributes["a"].numbers.whole)  # type: ignore[union-attr]
+    assert taken.min() == 0 and taken.max() >= 990 and np.diff(taken).max() <= 2
+    held = [sample.add(raw) and sample.event_count for _ in range(200)]
+    assert max(held) <= 1_600
+    assert min(held[-20:]) >= 1_400  # as batches of a hundred leave, such come in

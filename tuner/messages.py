@@ -92,7 +92,7 @@ class Sample(msgspec.Struct, tag="sample", frozen=True):
 
 
 class SampleTaken(msgspec.Struct, tag="sample_taken", frozen=True):
-    """Tuner: the chunk is free; `event_count` events were seen, the sample now holds `held_count`.
+    """Tuner: the chunk is free; `event_count` events were taken, the sample now holds `held_count`.
 
     Of the check, if there was one: how many rows were compared, and what was not as it should be.
     """

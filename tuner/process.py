@@ -175,8 +175,7 @@ class TunerLoop:
         try:
             header, buffers = self._slab.read(lent.chunk_idx)
             raw = decode_payload(header, buffers, self._schema, self._limits)
-            self._events.add(raw)
-            event_count = raw.event_count
+            event_count = self._events.add(raw)
             if lent.check is not None and lent.check.event_idx not in raw.refused:
                 values = event_values(raw, lent.check.event_idx)
                 catalogue = self._catalogues.of(lent.check.catalogue_segment)

@@ -88,7 +88,8 @@ class EventSample:
     Parameters
     ----------
     event_count_max : int
-        Events held at most; one batch gives at most a sixteenth of them, evenly spread over it.
+        Events held at most; one batch gives at most a sixteenth of them, evenly spread over it, or half of
+        the room that is left, where that is more: what is chosen by few events is visibly worse.
     """
 
     def __init__(self, event_count_max: int = SAMPLE_EVENTS_MAX) -> None:
@@ -107,7 +108,8 @@ class EventSample:
         accepted = accepted_events(raw)
         if not len(accepted):
             return 0
-        picked = accepted[:: -(-len(accepted) // self._events_per_batch_max)]
+        most = max(self._events_per_batch_max, (self._event_count_max - self.event_count) // 2)
+        picked = accepted[:: -(-len(accepted) // most)]
         while self._batches and self.event_count + len(picked) > self._event_count_max:
             self.event_count -= self._batches.popleft().event_count
         self._batches.append(pick_events(raw, picked))
