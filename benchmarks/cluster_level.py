@@ -43,7 +43,8 @@ LOAD_STEP = 20_000
 PASS_REPEATS = 100
 """A pass through a cluster has all batches so many times: half a second, of which filling and emptying the
 pipeline take half a percent. Of a tenth of a second they take three, and a neighbour's burst all."""
-SAMPLE_TURNS, SAMPLE_WAIT_S = 8, 0.3
+SAMPLED_EVENTS_MIN, SAMPLE_TURNS_MAX, SAMPLE_WAIT_S = 1_000, 200, 0.3
+"""Of the layout that is timed, what the tuner knows then of events: it takes none while it builds others."""
 RETUNE_INTERVAL_S = 3_600.0
 """No layout is built for better statistics while something is timed."""
 
@@ -194,11 +195,14 @@ def _latency_figures(us: Any) -> dict[str, Any]:
 
 
 def settle(client: Any, batches: list[Events]) -> float:
-    """Show the tuner some events, have everything built into a generation, and wait for it."""
-    for turn in range(SAMPLE_TURNS):
+    """Show the tuner enough events, have everything built into a generation, and wait for it."""
+    enough = min(SAMPLED_EVENTS_MIN, sum(batch.size for batch in batches))
+    for turn in range(SAMPLE_TURNS_MAX):
         client.publish(batches[turn % len(batches)].columns(), answer="counts")
         time.sleep(SAMPLE_WAIT_S)
-    return await_generation(client)
+        if client.status()["tuner"]["sampled_events"] >= enough:
+            return await_generation(client)
+    raise TimeoutError(f"the tuner has not sampled {enough} events")
 
 
 def await_generation(client: Any) -> float:
