@@ -24,7 +24,7 @@ SAMPLE_INTERVAL_S = 1.0
 """The tuner looks at all of a batch, and an event that comes alone is answered before it has woken up."""
 FIRST_SAMPLES, FIRST_SAMPLES_INTERVAL_S = 1_536, 0.05
 HURRIED_EVENTS_MIN = 32
-"""So many events are wanted soon, of batches that bring many: tables that were chosen by a few hundred are
+"""So many events are wanted soon, of batches that bring many: tables that were chosen by a hundred are
 visibly worse, and where each event comes alone, haste would be work beside every twentieth of a second."""
 LOOKED_AT_ROWS_MAX = 16_384  # evenly of a large delta: all of ten million take tens of milliseconds
 RESPAWN_DELAY_S = 0.5

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,8 @@ from pubsub_cluster.language.raw_batch import AttributeEntries
 from pubsub_cluster.language.schema import EMPTY_SCHEMA
 from pubsub_cluster.shm.catalogue import CatalogueReader, CatalogueWriter
 from pubsub_cluster.shm.code_space import CodeSpaces, build_code_spaces, gather_predicates
-from pubsub_cluster.tuner import statistics
+from pubsub_cluster.tuner import process, statistics
+from pubsub_cluster.tuner.messages import Sample, SampleTaken
 from pubsub_cluster.tuner.statistics import EventSample
 
 EVENTS = [{"a": n % 7, "b": ("x", "y", n)[n % 3], "c": n % 2 == 0, "d": "no predicate's"} for n in range(40)]
@@ -62,8 +66,27 @@ def test_a_sample_fills_with_what_there_is_and_forgets_evenly() -> None:
     raw = decode_payload(payload.header, payload.buffers)
     sample = EventSample(1_600)
     assert [sample.add(raw) for _ in range(5)] == [500, 500, 250, 167, 100]
-    taken = np.unique(sample.events().attributes["a"].numbers.whole)  # type: ignore[union-attr]
+    numbers = sample.events().attributes["a"].numbers
+    assert numbers is not None
+    taken = np.unique(numbers.whole)
     assert taken.min() == 0 and taken.max() >= 990 and np.diff(taken).max() <= 2
     held = [sample.add(raw) and sample.event_count for _ in range(200)]
     assert max(held) <= 1_600
     assert min(held[-20:]) >= 1_400  # as batches of a hundred leave, such come in
+
+
+def test_what_is_told_of_a_batch_is_what_was_taken_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one large batch would seem to have replaced the whole sample: a reason to build a generation."""
+    payload = payload_from_dicts([{"a": number} for number in range(4_000)])
+    loop = process.TunerLoop("inproc://nobody")
+    said: list[Any] = []
+    monkeypatch.setattr(loop, "_say", said.append)
+    slab = SimpleNamespace(read=lambda _: (payload.header, payload.buffers))
+    parts = {"slab": slab, "schema": EMPTY_SCHEMA, "limits": DEFAULT_LIMITS, "events": EventSample()}
+    for name, part in parts.items():
+        monkeypatch.setattr(loop, f"_{name}", part, raising=False)  # what `TunerSetup` would make
+    for _ in range(5):
+        loop._sample(Sample(3))
+    loop._context.destroy(linger=0)
+    assert said[0] == SampleTaken(3, 1_000, 1_000)
+    assert [message.held_count for message in said] == np.cumsum([one.event_count for one in said]).tolist()
